@@ -1,0 +1,37 @@
+#ifndef QUIRE_KERNELS_TENSOR_H_
+#define QUIRE_KERNELS_TENSOR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace quire {
+
+// A weight as it lies in a file, row-major [rows, cols]; a vector has rows == 1. Not owned: the
+// file's mapping outlives the view. `cols` is a multiple of the dtype's block_elems, and `data`
+// has rows * cols / block_elems * block_bytes readable bytes, of any alignment: whoever opened the
+// file has checked both.
+struct WeightView {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// In which order a file stores the rows of one attention head of q or k.
+enum class RowOrder : uint8_t {
+  kAsIs,               // rotary pairs are (i, i + head_dim / 2), as Hugging Face stores them
+  kRotaryInterleaved,  // rotary pairs are (2i, 2i + 1), as GGUF stores them for Llama
+};
+
+// Rows of one packed matrix that come from one tensor of the file.
+struct MatrixPart {
+  WeightView view;
+  RowOrder order = RowOrder::kAsIs;
+  int head_dim = 0;  // for kRotaryInterleaved: rows per head
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_TENSOR_H_

@@ -1,0 +1,65 @@
+#ifndef QUIRE_SCHEDULER_REQUEST_H_
+#define QUIRE_SCHEDULER_REQUEST_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+// Identifies a sequence for the life of the process; never reused.
+using SequenceId = uint64_t;
+
+// Microseconds on a clock that never runs back. The scheduler is told the time, it reads no clock.
+using TimeUs = int64_t;
+inline constexpr TimeUs kNever = std::numeric_limits<TimeUs>::max();
+
+// How the next token is drawn; names and meaning as in the API (proto/quire/v1/generation.proto).
+struct SamplingParams {
+  float temperature = 1;  // 0: greedy
+  int32_t top_k = 0;      // 0: off
+  float top_p = 1;
+  float min_p = 0;
+  uint64_t seed = 0;
+  uint32_t choice = 0;  // index of the choice among n; part of the key of the random numbers
+};
+
+// Which logits the listener wants to see. Prompt logits need every prompt row computed, so such a
+// request uses no cached prefix; it may still publish its own.
+enum class LogitsWanted : uint8_t { kNone, kGenerated, kPromptAndGenerated };
+
+// What a client asked of one sequence: checked, complete, immutable.
+struct Request {
+  std::vector<int32_t> prompt_token_ids;  // not empty, all in the vocabulary
+  SamplingParams sampling;
+  // Generated tokens at most; 0: none, the request is over when the prompt is computed (`eval`).
+  int32_t max_tokens = 0;
+  std::vector<int32_t> stop_token_ids;  // EOS included, unless ignore_eos was asked
+  int32_t priority = 0;                 // -100..100, higher first
+  TimeUs deadline = kNever;             // then: EndReason::kDeadline
+  TimeUs time_limit = kNever;           // then: EndReason::kTimeLimit, with what there is
+  TimeUs queue_deadline = kNever;       // if still waiting for its first step then: kQueueTimeout
+  LogitsWanted logits = LogitsWanted::kNone;
+  // Prefixes are shared only among requests of equal salt (tenant and whatever else divides them).
+  std::string cache_salt;
+};
+
+// Why a sequence ended. Every sequence ends once, for one of these reasons.
+enum class EndReason : uint8_t {
+  kStop,            // a stop token, or the server found a stop string
+  kLength,          // max_tokens
+  kAborted,         // Abort RPC
+  kCancelled,       // the client went away
+  kTimeLimit,       // max_time_ms
+  kDeadline,        // the RPC's deadline
+  kQueueTimeout,    // max_queue_ms
+  kSlowConsumer,    // the client did not read
+  kDraining,        // the server shuts down
+  kNumericalFault,  // a value that is not finite
+  kEngineFailed,    // the step failed
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_REQUEST_H_

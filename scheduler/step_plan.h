@@ -1,0 +1,81 @@
+#ifndef QUIRE_SCHEDULER_STEP_PLAN_H_
+#define QUIRE_SCHEDULER_STEP_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "scheduler/request.h"
+
+namespace quire {
+
+// One sequence's part of a step: rows for positions [first_position, first_position + num_tokens).
+struct PlannedSequence {
+  SequenceId id = 0;
+  int32_t seq_slot = 0;
+  int32_t first_position = 0;
+  int32_t num_tokens = 0;
+  // [num_tokens] inputs; -1 - seq_slot: the token that an uncommitted step draws for this slot.
+  std::vector<int32_t> token_ids;
+  // [num_groups][blocks up to the last position]; -1 where a block was given back (window).
+  std::vector<std::vector<int32_t>> block_tables;
+  // The last row's token is in the KV cache already (full prefix hit): nothing is written for it.
+  bool last_row_cached = false;
+  bool samples = false;     // the last row draws the next token
+  bool wants_logits = false;  // of the row that draws
+  bool wants_prompt_logits = false;  // of every row
+  SamplingParams sampling;
+};
+
+struct BlockCopyPlan {
+  int32_t source = 0;
+  int32_t target = 0;
+};
+
+// A sequence is over. Usage is final here.
+struct EndedSequence {
+  SequenceId id = 0;
+  EndReason reason = EndReason::kStop;
+  int32_t stop_token_id = -1;  // the token that matched, for kStop
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // prompt tokens taken from the prefix cache at first admission
+  int32_t completion_tokens = 0;
+  int32_t num_preemptions = 0;
+  TimeUs added_at = 0;
+  TimeUs first_scheduled_at = kNever;  // kNever: never left the queue
+};
+
+// What one step will do, and what ended while planning it (deadlines, cancellations).
+struct StepPlan {
+  uint64_t step_id = 0;
+  int32_t num_tokens = 0;  // sum over sequences; 0: nothing to run, nothing to commit
+  std::vector<PlannedSequence> sequences;
+  std::vector<BlockCopyPlan> copies;
+  std::vector<EndedSequence> ended;
+
+  // "a:+16@0 b:+1@37": for tests and dumps.
+  std::string Describe() const;
+};
+
+// What the device said of one planned sequence, in the plan's order.
+struct SequenceResult {
+  int32_t token_id = -1;  // the token drawn, where `samples`
+  bool finite = true;
+};
+
+struct NewToken {
+  SequenceId id = 0;
+  int32_t token_id = 0;
+  int32_t index = 0;  // among the generated tokens of the sequence
+};
+
+// What Commit made of a step: tokens to deliver, then what ended.
+struct CommitResult {
+  std::vector<NewToken> tokens;
+  std::vector<EndedSequence> ended;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_STEP_PLAN_H_
