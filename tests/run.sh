@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Every test: installs what is missing, builds, runs. What .ci/run calls.
+#
+#   tests/run.sh            everything: release, Rust, clang-tidy, address and thread sanitizers
+#   tests/run.sh --quick    the release build and its tests only
+#
+# Output is in build/logs; the end of it is shown where something fails. The last line is
+# "N passed, N failed, N skipped", over all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. deploy/phases.sh
+
+quick=no
+case "${1:-}" in
+  '') ;;
+  --quick) quick=yes ;;
+  *)
+    echo "run.sh: unknown flag '$1'; there is --quick" >&2
+    exit 2
+    ;;
+esac
+jobs=$(nproc)
+export CCACHE_DIR="${CCACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/ccache}"
+export CTEST_OUTPUT_ON_FAILURE=1
+failed_steps=()
+passed=0 failed=0 skipped=0
+
+# step NAME COMMAND...: one check among several: the others run even if it fails.
+step() {
+  logged "$@" || failed_steps+=("$1")
+}
+
+# tests PRESET [CTEST FLAGS]: runs ctest, shows its summary, adds to the counts.
+tests() {
+  local preset=$1 log="build/logs/ctest-$1.log" rc=0
+  shift
+  timeout 1500 ctest --test-dir "build/$preset" -j "$jobs" --no-tests=error "$@" \
+    >"$log" 2>&1 </dev/null || rc=$?
+  if [ "$rc" -ne 0 ]; then
+    failed_steps+=("ctest $preset")
+    # What the failed tests said, then the list of them.
+    grep -nE '\[  FAILED  \]|^(FAIL|ERROR):|: Failure$|(\*\*\*|Error|Timeout)' "$log" | tail -n 60 >&2
+    echo "  all of it: $log" >&2
+  fi
+  sed -n '/tests passed/,$p' "$log"
+  passed=$((passed + $(grep -cE '^ *[0-9]+/[0-9]+ Test.* Passed ' "$log" || true)))
+  skipped=$((skipped + $(grep -cE '^ *[0-9]+/[0-9]+ Test.*\*\*\*Skipped' "$log" || true)))
+  failed=$((failed + $(grep -cE '^ *[0-9]+/[0-9]+ Test.*(\*\*\*(Failed|Timeout|Exc|Not Run))' \
+    "$log" || true)))
+}
+
+# sanitized PRESET FOLDERS: builds and runs the tests of these folders under a sanitizer.
+sanitized() {
+  local preset=$1 targets=()
+  logged "configure-$preset" cmake --preset "$preset" -DBUILD_TESTING=ON || return 1
+  for folder in $2; do targets+=("tests/$folder/all"); done
+  logged "build-$preset" cmake --build "build/$preset" --target "${targets[@]}" || return 1
+  tests "$preset" -L "^(${2// /|})\$"
+}
+
+phase "packages: what deploy/packages.txt lists" "1 min, at once where all are there"
+deploy/install.sh build model test
+
+phase "model: SmolLM2-135M-Instruct, 98 MB" "10 s, at once where it is there"
+deploy/fetch_model.sh >/dev/null
+
+phase "build: release, with tests" "8 min on 2 cores, 1 min with a warm ccache"
+logged configure cmake --preset release -DBUILD_TESTING=ON
+logged build cmake --build build/release
+
+if [ "$quick" = no ]; then
+  phase "Rust: format, lint, tests of server/text" "2 min, then seconds"
+  rust=(--manifest-path server/text/Cargo.toml)
+  export CARGO_TARGET_DIR=$PWD/build/rust
+  step cargo-fmt cargo fmt "${rust[@]}" --check
+  step cargo-clippy cargo clippy --release --locked --all-targets "${rust[@]}" -- -D warnings
+  step cargo-test cargo test --release --locked "${rust[@]}"
+
+  phase "clang-tidy" "3 min, then seconds"
+  step clang-tidy /usr/bin/python3 tests/clang_tidy.py --budget-s 420
+  tail -n 1 build/logs/clang-tidy.log
+fi
+
+phase "tests: release" "3 min"
+tests release
+
+if [ "$quick" = no ]; then
+  phase "tests: address and undefined-behaviour sanitizers" "4 min"
+  sanitized asan "kernels paged_kv scheduler engine server" || failed_steps+=("asan build")
+  phase "tests: thread sanitizer" "4 min"
+  sanitized tsan "kernels paged_kv scheduler engine" || failed_steps+=("tsan build")
+fi
+
+phase_report
+if [ "${#failed_steps[@]}" -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed_steps[@]}"
+  # A step that is no ctest entry counts as one failure, so that the counts tell the truth.
+  [ "$failed" -gt 0 ] || failed=${#failed_steps[@]}
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "${#failed_steps[@]}" -eq 0 ]
