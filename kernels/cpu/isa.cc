@@ -1,0 +1,121 @@
+#include "kernels/cpu/isa.h"
+
+#include <cpuid.h>
+#include <cstdlib>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "kernels/cpu/bf16_dot_check.h"
+
+namespace quire {
+namespace {
+
+// What the processor offers and the operating system saves on a context switch.
+struct Features {
+  bool avx2 = false;    // AVX2, FMA, F16C
+  bool avx512 = false;  // F, BW, VL, DQ
+  bool avx512_bf16 = false;
+};
+
+constexpr uint64_t kYmmState = 0x6;   // XCR0: SSE and AVX registers
+constexpr uint64_t kZmmState = 0xe6;  // and opmask, upper halves, zmm16-31
+
+uint64_t EnabledStates() {
+  uint32_t low = 0, high = 0;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t{high} << 32) | low;
+}
+
+Features ReadFeatures() {
+  Features features;
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return features;
+  const uint64_t states = EnabledStates();
+  const bool fma_f16c = (c & bit_FMA) && (c & bit_F16C);
+  if ((states & kYmmState) != kYmmState || !fma_f16c) return features;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
+  const uint32_t max_subleaf = a;
+  features.avx2 = b & bit_AVX2;
+  if ((states & kZmmState) != kZmmState || !features.avx2) return features;
+  features.avx512 =
+      (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ);
+  if (!features.avx512 || max_subleaf < 1) return features;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return features;
+  features.avx512_bf16 = a & bit_AVX512BF16;
+  return features;
+}
+
+const Features& MachineFeatures() {
+  static const Features features = ReadFeatures();
+  return features;
+}
+
+std::optional<CpuIsa> IsaNamed(const std::string& name) {
+  for (CpuIsa isa : kAllCpuIsas) {
+    if (name == NameOf(isa)) return isa;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const char* NameOf(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kReference:
+      return "reference";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
+    case CpuIsa::kAvx512Bf16:
+      return "avx512bf16";
+  }
+  return "?";
+}
+
+bool MachineRuns(CpuIsa isa) {
+  const Features& features = MachineFeatures();
+  switch (isa) {
+    case CpuIsa::kReference:
+      return true;
+    case CpuIsa::kAvx2:
+      return features.avx2;
+    case CpuIsa::kAvx512:
+      return features.avx512;
+    case CpuIsa::kAvx512Bf16:
+      return features.avx512_bf16 && Vdpbf16MatchesDefinition();
+  }
+  return false;
+}
+
+absl::StatusOr<IsaChoice> DetectCpuIsa() {
+  IsaChoice choice;
+  if (MachineFeatures().avx512_bf16 && !MachineRuns(CpuIsa::kAvx512Bf16)) {
+    choice.note = "VDPBF16PS of this processor adds in another order than mode bf16x2: not used";
+  }
+  const char* wanted = std::getenv("QUIRE_CPU_ISA");
+  if (wanted != nullptr && *wanted != '\0') {
+    const std::optional<CpuIsa> isa = IsaNamed(wanted);
+    if (!isa.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "QUIRE_CPU_ISA=", wanted, ": unknown; known are reference, avx2, avx512, avx512bf16"));
+    }
+    if (!MachineRuns(*isa)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("QUIRE_CPU_ISA=", wanted, ": this machine does not have it"));
+    }
+    choice.isa = *isa;
+    return choice;
+  }
+  for (CpuIsa isa : kAllCpuIsas) {
+    if (MachineRuns(isa)) choice.isa = isa;
+  }
+  if (choice.isa == CpuIsa::kReference) {
+    return absl::FailedPreconditionError("this processor lacks AVX2, FMA or F16C");
+  }
+  return choice;
+}
+
+}  // namespace quire

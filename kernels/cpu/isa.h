@@ -1,0 +1,40 @@
+#ifndef QUIRE_KERNELS_CPU_ISA_H_
+#define QUIRE_KERNELS_CPU_ISA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace quire {
+
+// Instruction sets that kernels are compiled for, each with all that stands before it.
+enum class CpuIsa : uint8_t {
+  kReference,   // plain C++, any machine; for tests, never chosen by itself
+  kAvx2,        // AVX2, FMA, F16C: the least that is asked of a machine
+  kAvx512,      // AVX-512 F, BW, VL, DQ
+  kAvx512Bf16,  // and AVX512_BF16, where VDPBF16PS computes what kernels/README.md defines
+};
+
+constexpr CpuIsa kAllCpuIsas[] = {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                                  CpuIsa::kAvx512Bf16};
+
+// "reference", "avx2", "avx512", "avx512bf16".
+const char* NameOf(CpuIsa isa);
+
+// Whether this processor and operating system can run code for `isa`.
+bool MachineRuns(CpuIsa isa);
+
+struct IsaChoice {
+  CpuIsa isa = CpuIsa::kAvx2;
+  std::string note;  // for the log; empty when there is nothing to say
+};
+
+// The best instruction set of this machine, or the one that the environment's QUIRE_CPU_ISA names.
+// An unknown name there, one that the machine lacks, or a machine below AVX2 is an error. Where
+// VDPBF16PS does not compute the definition (4 096 random lanes), kAvx512 is chosen and noted.
+absl::StatusOr<IsaChoice> DetectCpuIsa();
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_ISA_H_
