@@ -1,0 +1,77 @@
+#ifndef QUIRE_SERVER_SERVER_H_
+#define QUIRE_SERVER_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/engine.h"
+#include "server/server_config.h"
+
+namespace quire {
+
+class GrpcEndpoint;
+class ModelText;
+class ServerCore;
+
+// Server serves one model over gRPC. It owns the port, the engine and the text of the model.
+// server/README.md tells which threads there are and what a stream lives through.
+//
+// States, in this order: open (port open, calls are answered MODEL_LOADING, health NOT_SERVING),
+// serving, draining (calls are answered DRAINING), closed. It reads no signals, flags or
+// environment: the command line does.
+//
+// Threads: Drain may be called from any thread, the rest from one. Nothing that a client sends
+// ends the process.
+class Server {
+ public:
+  // Opens the port. Fails when the address cannot be parsed or bound; the message names it.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config);
+  // Drains with no delay and no patience, if that was not done.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Loads engine and tokenizer from config.engine.model_path, then serves. Blocks for as long as
+  // loading takes. A model without a tokenizer is served with token ids only. On failure the port
+  // stays open and calls go on being answered MODEL_LOADING.
+  absl::Status LoadModel(const LoadProgress& progress);
+  // Serves an engine that is loaded already. `text` may be null: token ids only.
+  // REQUIRES: not serving yet.
+  void Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText> text);
+
+  // Where it listens.
+  int port() const;
+  const std::string& address() const;  // "127.0.0.1:50051", with the port that was taken
+  // Of the model that is served. REQUIRES: LoadModel or Serve returned.
+  const ModelInfo& model_info() const;
+  const std::string& served_model_name() const;
+  // nullptr where the model has no tokenizer. REQUIRES: LoadModel or Serve returned.
+  const ModelText* model_text() const;
+  SchedulerStats stats() const;
+
+  struct DrainOptions {
+    int64_t delay_ms = 0;    // readiness is off, but calls are still accepted
+    int64_t timeout_ms = 0;  // what runs may go on for this long, then it is ended with DRAINING
+  };
+  struct DrainResult {
+    int finished = 0;  // streams that ended by themselves
+    int ended = 0;     // streams that were ended
+  };
+  // Readiness goes off; after the delay new calls and those still in the queue get DRAINING; the
+  // running ones go on until the timeout. Then the port is closed and the engine ends. Blocks.
+  // A second call waits for the first and returns its result.
+  DrainResult Drain(const DrainOptions& options);
+
+ private:
+  explicit Server(const ServerConfig& config);
+
+  std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<GrpcEndpoint> endpoint_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_SERVER_H_

@@ -1,0 +1,40 @@
+#ifndef QUIRE_SERVER_SERVER_CONFIG_H_
+#define QUIRE_SERVER_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine_config.h"
+
+namespace quire {
+
+// Limits on what clients may ask and hold. All are checked before anything of that size is
+// allocated.
+struct ServerLimits {
+  int32_t max_receive_bytes = 4 << 20;      // of one message from a client
+  int32_t max_metadata_bytes = 8 << 10;     // of one call's headers
+  int32_t max_concurrent_requests = 1024;   // streams open at once, queued ones included
+  int32_t max_output_tokens = 0;            // where max_tokens is unset; 0: as many as fit
+  int32_t max_prompt_bytes = 1 << 20;       // of text, or of all messages together
+  int32_t max_chat_messages = 4096;
+  int32_t max_stop_token_ids = 64;
+  int32_t max_request_seconds = 3600;
+  int64_t slow_reader_timeout_ms = 30'000;  // without a completed write; then SLOW_CONSUMER
+  int64_t heartbeat_timeout_ms = 30'000;    // a quieter engine makes the server unhealthy
+};
+
+// What an operator may set about a server.
+struct ServerConfig {
+  EngineConfig engine;
+  // host:port; port 0: any free one, see Server::port().
+  std::string listen = "127.0.0.1:50051";
+  std::string served_model_name;  // empty: the last part of the model's path
+  std::vector<std::string> model_aliases;
+  ServerLimits limits;
+  bool reflection = true;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_SERVER_CONFIG_H_
