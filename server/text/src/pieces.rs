@@ -132,7 +132,8 @@ impl Pieces {
             Style::ByteLevel => {
                 let start = self.bytes.len();
                 for c in name.chars() {
-                    let known = (c as usize) < 512 && (c == '\u{100}' || char_bytes[c as usize] != 0);
+                    let known =
+                        (c as usize) < 512 && (c == '\u{100}' || char_bytes[c as usize] != 0);
                     if !known {
                         // Not the byte alphabet (an added token): the name is the text.
                         self.bytes.truncate(start);

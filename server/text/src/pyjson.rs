@@ -3,6 +3,9 @@
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
+/// Deeper than any JSON text that is read (128), shallow enough for any thread's stack.
+const MAX_DEPTH: usize = 160;
+
 /// The arguments of `json.dumps` that templates use.
 struct Style {
     ensure_ascii: bool,
@@ -48,6 +51,12 @@ pub fn tojson(
 }
 
 fn write_value(out: &mut String, value: &Value, style: &Style, depth: usize) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        return Err(Error::new(
+            ErrorKind::BadSerialization,
+            format!("tojson: more than {MAX_DEPTH} levels, or a value inside itself"),
+        ));
+    }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),

@@ -3,8 +3,18 @@
 use crate::error::{Error, Result};
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 const DAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -23,9 +33,8 @@ pub struct CivilTime {
 impl CivilTime {
     /// Reads `2025-07-04T09:05:03`.
     pub fn parse(text: &str) -> Result<CivilTime> {
-        let fail = || {
-            Error::invalid(format!("now: {text:?} is not a time like 2025-07-04T09:05:03"))
-        };
+        let fail =
+            || Error::invalid(format!("now: {text:?} is not a time like 2025-07-04T09:05:03"));
         let (date, time) = text.split_once('T').ok_or_else(fail)?;
         let numbers = |text: &str, separator: char| -> Result<[u32; 3]> {
             let parts: Vec<u32> = text

@@ -34,8 +34,7 @@ const WORD_MARK: &str = "\u{2581}";
 const SPLIT_LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const SPLIT_QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-const SUPPORTED_PRE: &str =
-    "command-r, gpt-2, llama-bpe, mpt, qwen2, refact, smollm, starcoder";
+const SUPPORTED_PRE: &str = "command-r, gpt-2, llama-bpe, mpt, qwen2, refact, smollm, starcoder";
 
 /// What a GGUF file says about its tokenizer; texts borrowed from the file.
 #[derive(Default)]
@@ -100,8 +99,12 @@ fn check(arrays: &VocabArrays) -> Result<()> {
     };
     same_length("token types", arrays.token_types.len())?;
     same_length("scores", arrays.scores.len())?;
-    let named =
-        [("bos", arrays.bos), ("eos", arrays.eos), ("unknown", arrays.unk), ("padding", arrays.pad)];
+    let named = [
+        ("bos", arrays.bos),
+        ("eos", arrays.eos),
+        ("unknown", arrays.unk),
+        ("padding", arrays.pad),
+    ];
     for (name, id) in named {
         if let Some(id) = id.filter(|id| *id as usize >= n) {
             return Err(Error::invalid(format!(
@@ -251,10 +254,7 @@ fn bos_eos_processor(arrays: &VocabArrays) -> Result<Option<TemplateProcessing>>
     let mut tokens = Map::new();
     let mut special = |(text, id): &(String, u32), single: &mut Vec<Value>| {
         single.push(serde_json::json!({"SpecialToken": {"id": text, "type_id": 0}}));
-        tokens.insert(
-            text.clone(),
-            serde_json::json!({"id": text, "ids": [id], "tokens": [text]}),
-        );
+        tokens.insert(text.clone(), serde_json::json!({"id": text, "ids": [id], "tokens": [text]}));
     };
     bos.iter().for_each(|t| special(t, &mut single));
     single.push(serde_json::json!({"Sequence": {"id": "A", "type_id": 0}}));
