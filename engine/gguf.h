@@ -12,18 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "engine/file_tensor.h"
 #include "engine/mapped_file.h"
-#include "kernels/tensor.h"
 
 namespace quire {
-
-// A tensor of a file that holds weights.
-struct FileTensor {
-  std::string name;
-  std::vector<int64_t> shape;  // slowest first, as Hugging Face writes it; 1 to 4 dimensions
-  WeightView view;             // [product of all dimensions but the last, last]
-  int64_t num_bytes = 0;
-};
 
 // What does a GGUF file (version 2 or 3, little endian, one file) hold? Its metadata by key, and
 // its table of tensors. It does not know what keys or tensors a model needs: model_config and

@@ -1,0 +1,227 @@
+#include "engine/model_files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "engine/json_fields.h"
+#include "engine/json_file.h"
+
+namespace quire {
+namespace {
+
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+constexpr size_t kMaxShards = 4096;
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+class Hash {
+ public:
+  void Add(const void* data, size_t num_bytes) {
+    const unsigned char* bytes = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < num_bytes; ++i) value_ = (value_ ^ bytes[i]) * 0x100000001b3;
+  }
+  void Add(absl::string_view text) {
+    Add(static_cast<int64_t>(text.size()));
+    Add(text.data(), text.size());
+  }
+  void Add(int64_t number) { Add(&number, sizeof(number)); }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(const std::string& path) {
+  absl::StatusOr<ModelConfig> config = ReadModelConfig(path);
+  if (!config.ok()) return config.status();
+  std::unique_ptr<ModelFiles> files(new ModelFiles(path));
+  files->config_ = *std::move(config);
+  files->eos_token_ids_ = files->config_.eos_token_ids;
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open the model"));
+  }
+  if (S_ISDIR(info.st_mode)) {
+    files->directory_ = path;
+    if (absl::Status status = files->OpenDirectory(); !status.ok()) return status;
+  } else {
+    absl::StatusOr<std::unique_ptr<GgufFile>> gguf = GgufFile::Open(path);
+    if (!gguf.ok()) return gguf.status();
+    files->gguf_ = *std::move(gguf);
+  }
+  if (absl::Status status = files->IndexTensors(); !status.ok()) return status;
+  files->fingerprint_ = files->Fingerprint();
+  return files;
+}
+
+absl::Status ModelFiles::OpenDirectory() {
+  const std::string single = absl::StrCat(directory_, "/", kSingleFile);
+  const std::string index = absl::StrCat(directory_, "/", kIndexFile);
+  absl::Status status;
+  if (Exists(index)) {
+    status = OpenShards(index);
+  } else if (Exists(single)) {
+    status = OpenShard(kSingleFile);
+  } else {
+    status = absl::NotFoundError(
+        absl::StrCat(directory_, ": has no weights; expected ", kSingleFile, " or ", kIndexFile));
+  }
+  return status.ok() ? ReadGenerationConfig() : status;
+}
+
+absl::Status ModelFiles::OpenShard(const std::string& file_name) {
+  absl::StatusOr<std::unique_ptr<SafetensorsFile>> shard =
+      SafetensorsFile::Open(absl::StrCat(directory_, "/", file_name));
+  if (!shard.ok()) return shard.status();
+  shards_.push_back(*std::move(shard));
+  return absl::OkStatus();
+}
+
+absl::Status ModelFiles::OpenShards(const std::string& index_path) {
+  absl::StatusOr<nlohmann::json> index = ReadJsonObject(index_path);
+  if (!index.ok()) return index.status();
+  const auto bad = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(index_path, ": ", what));
+  };
+  const auto map = index->find("weight_map");
+  if (map == index->end() || !map->is_object()) return bad("has no object 'weight_map'");
+  std::set<std::string> file_names;
+  for (const auto& [tensor, file] : map->items()) {
+    const std::string* name = file.get_ptr<const std::string*>();
+    if (name == nullptr || name->empty() || absl::StrContains(*name, '/') ||
+        absl::StrContains(*name, '\0')) {
+      return bad(absl::StrCat("tensor ", Quoted(tensor), " is in ",
+                              name ? Quoted(*name) : "something that is not a string",
+                              "; expected the name of a file in the same directory"));
+    }
+    file_names.insert(*name);
+  }
+  if (file_names.size() > kMaxShards) {
+    return bad(absl::StrCat("names ", file_names.size(), " files; expected at most ", kMaxShards));
+  }
+  size_t num_tensors = 0;
+  for (const std::string& file_name : file_names) {
+    if (absl::Status status = OpenShard(file_name); !status.ok()) return status;
+    for (const FileTensor& tensor : shards_.back()->tensors()) {
+      const auto entry = map->find(tensor.name);
+      if (entry == map->end() || *entry != file_name) {
+        return bad(absl::StrCat("tensor ", Quoted(tensor.name), " of ", shards_.back()->path(),
+                                " is not in 'weight_map', or is said to be in another file"));
+      }
+      ++num_tensors;
+    }
+  }
+  if (num_tensors == map->size()) return absl::OkStatus();
+  for (const auto& [tensor, file] : map->items()) {
+    const auto has = [&name = tensor](const std::unique_ptr<SafetensorsFile>& shard) {
+      return std::any_of(shard->tensors().begin(), shard->tensors().end(),
+                         [&](const FileTensor& found) { return found.name == name; });
+    };
+    if (std::none_of(shards_.begin(), shards_.end(), has)) {
+      return bad(absl::StrCat("tensor ", Quoted(tensor), " is not in ",
+                              Quoted(*file.get_ptr<const std::string*>()),
+                              " as 'weight_map' says"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelFiles::ReadGenerationConfig() {
+  const std::string path = absl::StrCat(directory_, "/generation_config.json");
+  if (!Exists(path)) return absl::OkStatus();
+  absl::StatusOr<nlohmann::json> object = ReadJsonObject(path);
+  if (!object.ok()) return object.status();
+  JsonFields fields(*object, path);
+  GenerationDefaults& defaults = generation_defaults_;
+  defaults.temperature = fields.Number("temperature");
+  defaults.top_k = fields.Int("top_k");
+  defaults.top_p = fields.Number("top_p");
+  defaults.min_p = fields.Number("min_p");
+  defaults.repetition_penalty = fields.Number("repetition_penalty");
+  for (const int32_t id : fields.TokenIds("eos_token_id")) {
+    if (id < 0 || id >= config_.vocab_size) {
+      fields.Fail(absl::StrCat("eos_token_id ", id,
+                               "; expected 0 to vocab_size - 1 = ", config_.vocab_size - 1));
+    }
+    eos_token_ids_.push_back(id);
+  }
+  std::sort(eos_token_ids_.begin(), eos_token_ids_.end());
+  eos_token_ids_.erase(std::unique(eos_token_ids_.begin(), eos_token_ids_.end()),
+                       eos_token_ids_.end());
+
+  const auto check = [&](const char* name, double value, bool good, const char* expected) {
+    if (!good) fields.Fail(absl::StrCat("'", name, "' is ", value, "; expected ", expected));
+  };
+  const double temperature = defaults.temperature.value_or(1);
+  check("temperature", temperature, temperature >= 0, "0 or more");
+  const int top_k = defaults.top_k.value_or(0);
+  check("top_k", top_k, top_k >= 0, "0 or more");
+  const double top_p = defaults.top_p.value_or(1);
+  check("top_p", top_p, top_p > 0 && top_p <= 1, "above 0, at most 1");
+  const double min_p = defaults.min_p.value_or(0);
+  check("min_p", min_p, min_p >= 0 && min_p <= 1, "0 to 1");
+  const double penalty = defaults.repetition_penalty.value_or(1);
+  check("repetition_penalty", penalty, penalty > 0, "above 0");
+  return fields.status();
+}
+
+absl::Status ModelFiles::IndexTensors() {
+  const auto add = [&](absl::Span<const FileTensor> tensors) {
+    for (const FileTensor& tensor : tensors) {
+      if (!by_name_.emplace(tensor.name, &tensor).second) {
+        return absl::InvalidArgumentError(absl::StrCat(path_, ": tensor ", Quoted(tensor.name),
+                                                       " is in two of the model's files"));
+      }
+      tensors_.push_back(&tensor);
+      total_bytes_ += tensor.num_bytes;
+    }
+    return absl::OkStatus();
+  };
+  if (gguf_ != nullptr) {
+    if (absl::Status status = add(gguf_->tensors()); !status.ok()) return status;
+  }
+  for (const std::unique_ptr<SafetensorsFile>& shard : shards_) {
+    if (absl::Status status = add(shard->tensors()); !status.ok()) return status;
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const FileTensor* a, const FileTensor* b) { return a->name < b->name; });
+  return absl::OkStatus();
+}
+
+uint64_t ModelFiles::Fingerprint() const {
+  constexpr int64_t kSampleBytes = 256;
+  constexpr int64_t kNumSamples = 4;  // spread evenly, the first and the last byte included
+  Hash hash;
+  hash.Add(ToText(config_));
+  for (const FileTensor* tensor : tensors_) {
+    hash.Add(tensor->name);
+    hash.Add(InfoOf(tensor->view.dtype).name);
+    for (const int64_t dim : tensor->shape) hash.Add(dim);
+    const int64_t length = std::min(kSampleBytes, tensor->num_bytes);
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      const int64_t begin = (tensor->num_bytes - length) / (kNumSamples - 1) * i;
+      hash.Add(tensor->view.data + (i + 1 < kNumSamples ? begin : tensor->num_bytes - length),
+               static_cast<size_t>(length));
+    }
+  }
+  return hash.value();
+}
+
+const FileTensor* ModelFiles::FindTensor(absl::string_view name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
+}
+
+}  // namespace quire

@@ -1,0 +1,91 @@
+#ifndef QUIRE_ENGINE_MODEL_FILES_H_
+#define QUIRE_ENGINE_MODEL_FILES_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "engine/gguf.h"
+#include "engine/model_config.h"
+#include "engine/safetensors.h"
+
+namespace quire {
+
+// What the model's makers recommend, where a request says nothing. From generation_config.json;
+// empty for GGUF files.
+struct GenerationDefaults {
+  std::optional<double> temperature;
+  std::optional<int> top_k;  // 0: off
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+};
+
+// What is in the place that --model names: a Hugging Face directory (config.json, safetensors in
+// one file or in shards) or one .gguf file? A ModelFiles keeps them all mapped and finds tensors by
+// name. It does not know which tensors a model needs (weights does), nor reads the tokenizer (the
+// server does, from gguf() or directory()).
+//
+// Views point into the mappings and live as long as the ModelFiles. Immutable; any thread.
+class ModelFiles {
+ public:
+  // Errors name the file and the cause. Cost: headers, and a few KiB of each tensor.
+  static absl::StatusOr<std::unique_ptr<ModelFiles>> Open(const std::string& path);
+  ModelFiles(const ModelFiles&) = delete;
+  ModelFiles& operator=(const ModelFiles&) = delete;
+
+  const std::string& path() const { return path_; }
+  const ModelConfig& config() const { return config_; }
+  const GenerationDefaults& generation_defaults() const { return generation_defaults_; }
+  // Tokens that end a generation, of config.json and generation_config.json together; ascending.
+  absl::Span<const int32_t> eos_token_ids() const { return eos_token_ids_; }
+
+  // Exactly one of the two: nullptr, or "".
+  const GgufFile* gguf() const { return gguf_.get(); }
+  const std::string& directory() const { return directory_; }
+
+  // nullptr when there is no such tensor.
+  const FileTensor* FindTensor(absl::string_view name) const;
+  // By name, ascending.
+  absl::Span<const FileTensor* const> tensors() const { return tensors_; }
+  int64_t total_bytes() const { return total_bytes_; }  // of all tensors
+  // Equal for equal models, on every machine: of the configuration, all names, types and shapes,
+  // and samples of each tensor's content. It notices another model or another fine-tune, not a
+  // change of single bytes.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  explicit ModelFiles(std::string path) : path_(std::move(path)) {}
+
+  absl::Status OpenDirectory();
+  absl::Status OpenShards(const std::string& index_path);
+  absl::Status OpenShard(const std::string& file_name);
+  absl::Status ReadGenerationConfig();
+  // Builds the table of tensors, once all files are open.
+  absl::Status IndexTensors();
+  uint64_t Fingerprint() const;
+
+  // Constant after Open.
+  const std::string path_;
+  std::string directory_;
+  ModelConfig config_;
+  GenerationDefaults generation_defaults_;
+  std::vector<int32_t> eos_token_ids_;
+  std::unique_ptr<GgufFile> gguf_;
+  std::vector<std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<const FileTensor*> tensors_;
+  absl::flat_hash_map<absl::string_view, const FileTensor*> by_name_;
+  int64_t total_bytes_ = 0;
+  uint64_t fingerprint_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_ENGINE_MODEL_FILES_H_
