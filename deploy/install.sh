@@ -33,7 +33,8 @@ done <deploy/packages.txt
 
 # Names of `wanted` that are not installed.
 missing_packages() {
-  dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null |
+  # dpkg-query fails where it does not know one of them.
+  { dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null || true; } |
     sed -n 's/^installed //p' | sort -u >"$listing"
   printf '%s\n' "${wanted[@]}" | sort -u | comm -23 - "$listing"
 }

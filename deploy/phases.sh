@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart.sh and tests/run.sh: phases with their times, and output kept in files.
 
 phase_names=() phase_seconds=()

@@ -230,7 +230,7 @@ def check_headers(files, build):
     known = {}
 
     def compile_alone(path):
-        flags = FLAGS + [f"-I{ROOT}", f"-I{build}/proto"]
+        flags = FLAGS + [f"-I{ROOT}", "-isystem", f"{build}/proto"]
         for pattern, more in HEADER_FLAGS:
             flags += more if re.fullmatch(pattern, path) else []
         salt = version + " ".join(flags) + (protos if path.startswith(("server", "tests")) else "")

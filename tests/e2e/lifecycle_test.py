@@ -1,0 +1,124 @@
+"""How the server starts, refuses to start, and ends; and the command line as scripts see it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import grpc
+
+from quire_server import (ANSWER_S, BINARY, GOLDEN, WORK, Answer, Server, greedy, smollm2,
+                          tiny_model)
+
+
+def quire(*args, stdin=None, timeout=60):
+    return subprocess.run([BINARY, *args], input=stdin, capture_output=True, text=True,
+                          timeout=timeout, check=False)
+
+
+class StartTest(unittest.TestCase):
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            done = quire("serve", tiny_model(), "--listen", f"127.0.0.1:{port}")
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn(str(port), done.stderr)
+
+    def test_no_memory_for_the_cache_is_said_before_the_first_request(self):
+        done = quire("serve", tiny_model(), "--listen", "127.0.0.1:0",
+                     "--kv-cache-memory", "900TiB")
+        self.assertEqual(done.returncode, 4, done.stderr)
+
+    def test_a_model_that_is_not_there_is_named(self):
+        done = quire("serve", "/nonexistent/model", "--listen", "127.0.0.1:0")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("/nonexistent/model", done.stderr)
+
+    def test_an_unknown_flag_is_named(self):
+        done = quire("serve", "m", "--no-such-flag")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--no-such-flag", done.stderr)
+
+    def test_damaged_model_files_are_refused_with_code_3(self):
+        folder = os.path.join(GOLDEN, "bad_files")
+        if not os.path.isdir(folder):
+            self.skipTest(f"{folder} is not there (QUIRE_GOLDEN)")
+        with open(os.path.join(folder, "bad.jsonl"), encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        for row in rows:
+            if row["must"] != "error" or row["file"].endswith(".safetensors"):
+                continue
+            with self.subTest(row["file"]):
+                done = quire("serve", os.path.join(folder, row["file"]), "--listen", "127.0.0.1:0")
+                self.assertEqual(done.returncode, 3, done.stderr)
+
+    def test_the_client_says_that_there_is_no_server(self):
+        done = quire("generate", "--address", "127.0.0.1:1", "--json", "hello")
+        self.assertEqual(done.returncode, 5, done.stderr)
+
+
+class EndTest(unittest.TestCase):
+    def test_sigterm_lets_running_streams_finish(self):
+        with Server(tiny_model()) as server:
+            answers = []
+            def ask():
+                answers.append(server.ask(greedy([5, 6], 200)))
+            threads = [threading.Thread(target=ask) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            while len(server.log()) == 0:
+                time.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            for thread in threads:
+                thread.join(ANSWER_S)
+            self.assertEqual(server.process.wait(60), 0, server.log())
+            for answer in answers:
+                if answer.error is None:
+                    self.assertEqual(len(answer.tokens), 200)
+                else:
+                    self.assertEqual(answer.error.code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_a_second_sigterm_ends_it_now(self):
+        with Server(tiny_model()) as server:
+            streams = [server.generation.Generate(greedy([5 + i], 500)) for i in range(32)]
+            next(streams[0])
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(10)
+
+
+class CommandLineTest(unittest.TestCase):
+    def test_generate_json_prints_one_line(self):
+        done = quire("generate", "--model", smollm2(), "--json", "--temperature", "0",
+                     "--max-tokens", "8", "Once upon a time")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("\n"), 1, done.stdout)
+        result = json.loads(done.stdout)
+        self.assertEqual(len(result["choices"][0]["token_ids"]), 8)
+        self.assertEqual(result["usage"]["completion_tokens"], 8)
+
+    def test_a_refused_request_has_its_own_code_and_an_error_object(self):
+        done = quire("generate", "--model", smollm2(), "--json", "--top-p", "7", "hello")
+        self.assertEqual(done.returncode, 6, done.stderr)
+        error = json.loads(done.stdout)["error"]
+        self.assertEqual(error["code"], "INVALID_ARGUMENT")
+        self.assertEqual(error["reason"], "INVALID_FIELD")
+
+    def test_help_teaches_every_command(self):
+        for command in ["serve", "chat", "generate", "inspect", "tokenize", "detokenize",
+                        "template", "eval"]:
+            done = quire(command, "--help")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("quire " + command, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,203 @@
+"""What the end-to-end tests share: the stubs, and a server of our own."""
+
+import importlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import grpc
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.environ.get("QUIRE_BINARY", os.path.join(ROOT, "build", "release", "quire"))
+GOLDEN = os.environ.get("QUIRE_GOLDEN", os.path.join(ROOT, "..", "shared", "golden"))
+SMOLLM2 = os.environ.get("QUIRE_SMOLLM2", os.path.join(
+    ROOT, "build", "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
+WORK = os.path.join(os.path.dirname(BINARY), "e2e")
+START_S = 60  # a server that is not ready by then is broken
+ANSWER_S = 120  # likewise a request
+
+
+def make_stubs():
+    """Generates the Python stubs of proto/ with Debian's protoc and puts them on the path."""
+    os.makedirs(WORK, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="stubs.", dir=WORK)
+    proto = os.path.join(ROOT, "proto")
+    files = [os.path.join(base, f) for base, _, names in os.walk(proto) for f in names
+             if f.endswith(".proto")]
+    subprocess.run(["protoc", f"-I{proto}", f"--python_out={folder}",
+                    f"--grpc_python_out={folder}",
+                    "--plugin=protoc-gen-grpc_python=" + shutil.which("grpc_python_plugin"),
+                    *files], check=True)
+    # grpc and google are packages already: ours of these names are modules inside them.
+    for name in ["grpc/health", "google/rpc"]:
+        if os.path.isdir(os.path.join(folder, name)):
+            package = importlib.import_module(name.split("/")[0])
+            package.__path__.append(os.path.join(folder, name.split("/")[0]))
+    sys.path.insert(0, folder)
+    return folder
+
+
+_stubs = make_stubs()
+from quire.v1 import generation_pb2 as pb  # noqa: E402
+from quire.v1 import generation_pb2_grpc, model_pb2, model_pb2_grpc  # noqa: E402
+from quire.v1 import tokenizer_pb2, tokenizer_pb2_grpc  # noqa: E402
+from google.rpc import error_details_pb2, status_pb2  # noqa: E402
+from grpc.health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
+
+shutil.rmtree(_stubs, ignore_errors=True)
+
+
+def tiny_model(name="llama_gqa_llama3"):
+    """A random model with 512 tokens and no tokenizer."""
+    path = os.path.join(GOLDEN, "models", name)
+    if not os.path.isdir(path):
+        raise unittest.SkipTest(f"{path} is not there (QUIRE_GOLDEN)")
+    return path
+
+
+def smollm2():
+    if not os.path.isfile(SMOLLM2):
+        raise unittest.SkipTest(f"{SMOLLM2} is not there (deploy/fetch_model.sh)")
+    return SMOLLM2
+
+
+class Server:
+    """`quire serve` on a free port, ready when the constructor returns; a context manager."""
+
+    def __init__(self, model, *flags):
+        os.makedirs(WORK, exist_ok=True)
+        handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
+        self.process = subprocess.Popen(
+            [BINARY, "serve", model, "--listen", "127.0.0.1:0", *flags],
+            stdin=subprocess.DEVNULL, stdout=handle, stderr=handle)
+        os.close(handle)
+        try:
+            self.address = self._wait_for_address()
+            self.channel = grpc.insecure_channel(self.address)
+            self.generation = generation_pb2_grpc.GenerationServiceStub(self.channel)
+            self.models = model_pb2_grpc.ModelServiceStub(self.channel)
+            self.tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(self.channel)
+            self.health = health_pb2_grpc.HealthStub(self.channel)
+            self._wait_until_serving()
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def _alive(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log()}")
+
+    def _wait_for_address(self):
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            self._alive()
+            match = re.search(r"127\.0\.0\.1:([1-9]\d*)", self.log())
+            if match:
+                return match.group(0)
+            time.sleep(0.02)
+        raise AssertionError(f"no address after {START_S} s:\n{self.log()}")
+
+    def _wait_until_serving(self):
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            self._alive()
+            if self.is_serving():
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"not SERVING after {START_S} s:\n{self.log()}")
+
+    def is_serving(self):
+        try:
+            response = self.health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        except grpc.RpcError:
+            return False
+        return response.status == health_pb2.HealthCheckResponse.SERVING
+
+    def info(self):
+        return self.models.GetModel(model_pb2.GetModelRequest(), timeout=10)
+
+    def ask(self, request):
+        return Answer(self.generation.Generate(request, timeout=ANSWER_S))
+
+    def stop(self):
+        """Ends it as an operator would. Returns the exit code."""
+        self.channel.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError(f"SIGTERM did not end it in 60 s:\n{self.log()}")
+        return self.process.returncode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self.process.kill()
+            sys.stderr.write(f"--- end of {self.log_path}\n{self.log()[-4000:]}\n")
+        self.stop()
+
+
+class Answer:
+    """Reads a stream to its end and keeps what it said. The order of events is checked."""
+
+    def __init__(self, stream):
+        self.events, self.tokens, self.text = [], [], ""
+        self.accepted = self.choice = self.finished = self.error = None
+        try:
+            for response in stream:
+                event = response.WhichOneof("event")
+                self.events.append(event)
+                if event == "accepted":
+                    self.accepted = response.accepted
+                elif event == "delta":
+                    assert response.delta.token_offset == len(self.tokens), self.events
+                    self.tokens += response.delta.token_ids
+                    self.text += response.delta.text
+                elif event == "choice_finished":
+                    self.choice = response.choice_finished
+                elif event == "finished":
+                    self.finished = response.finished
+        except grpc.RpcError as error:
+            self.error = error
+        order = "".join(e[0] for e in self.events)
+        if self.error is None:
+            assert re.fullmatch(r"ap*d*cf", order), f"events in this order: {self.events}"
+        else:
+            assert re.fullmatch(r"(ap*d*c?)?", order), f"events in this order: {self.events}"
+
+    def info(self):
+        """ErrorInfo out of the failure's details."""
+        for key, value in self.error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                for detail in status_pb2.Status.FromString(value).details:
+                    found = error_details_pb2.ErrorInfo()
+                    if detail.Unpack(found):
+                        return found
+        raise AssertionError(f"no ErrorInfo in {self.error!r}")
+
+
+def greedy(ids, max_tokens, **params):
+    """A request for greedy tokens after a prompt of token ids."""
+    return pb.GenerateRequest(token_ids=pb.TokenIds(ids=ids), params=pb.GenerationParams(
+        temperature=0, max_tokens=max_tokens, ignore_eos=True, **params))
+
+
+def sampled(ids, max_tokens, seed, **params):
+    return pb.GenerateRequest(token_ids=pb.TokenIds(ids=ids), params=pb.GenerationParams(
+        temperature=1, seed=seed, max_tokens=max_tokens, ignore_eos=True, **params))
