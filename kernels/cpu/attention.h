@@ -3,11 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
+
 #include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/thread_pool.h"
 
@@ -57,16 +58,20 @@ struct AttentionLayer {
   int64_t out_stride = 0;
 };
 
+// REQUIRES: the machine runs `isa`.
+const AttentionKernels& AttentionKernelsFor(CpuIsa isa);
+
 // PagedAttention answers: what do this step's queries see in the KV cache? It reads K and V where
 // they lie, through the block tables, for prompt chunks and generated tokens alike. It does not
 // write KV (NormQkvRopeAppend does).
 //
-// A tile is up to `tile_rows` rows (token, q head) that share a kv head. Plan cuts a step into
-// tiles and orders them by cost; Run gives whole tiles to the workers, except that the splits of
-// tiles too long for one worker are spread over the workers in waves, and merged in order.
+// A tile is up to kAttentionTileRows rows (token, q head) of one sequence that share a kv head.
+// Plan cuts a step into tiles, long ones first. Run gives whole tiles to the workers, except that
+// the splits of tiles too long for one worker are spread over all of them in waves, and merged in
+// order: how tiles are cut and run does not change bits.
 //
-// One per KvGroup. The engine thread calls it; Run uses the pool. All memory, which does not
-// depend on the length of contexts, is taken by the constructor.
+// One per KvGroup. The engine thread calls it; Run uses the pool. All memory is taken by the
+// constructor and does not depend on the length of contexts.
 class PagedAttention {
  public:
   struct Config {
@@ -78,30 +83,61 @@ class PagedAttention {
     int max_num_seqs = 0;
   };
 
-  // `pool` outlives this.
-  PagedAttention(const Config& config, const AttentionKernels& kernels, ThreadPool* pool);
-  ~PagedAttention();
+  // `pool` outlives this. REQUIRES: the machine runs `isa`.
+  PagedAttention(const Config& config, CpuIsa isa, ThreadPool* pool);
   PagedAttention(const PagedAttention&) = delete;
   PagedAttention& operator=(const PagedAttention&) = delete;
 
   // Once per step, before the first Run. REQUIRES: the step is within the config's limits.
   void Plan(const AttentionStep& step);
-  // Rows [0, query_starts[num_seqs]) of layer.out.
+  // Writes rows [0, query_starts[num_seqs]) of layer.out.
   void Run(const AttentionLayer& layer);
 
  private:
   struct Tile {
     int32_t seq;
     int32_t kv_head;
-    int32_t row_begin;    // in the sequence's flat rows: token * group_size + q head of the group
+    int32_t first_row;  // among the rows of (seq, kv_head): token * group_size + head in group
     int32_t num_rows;
-    int32_t split_begin;  // of the splits any row sees
-    int32_t split_end;
+    int32_t first_split;  // of those that any row sees
+    int32_t num_splits;
+    int64_t cost;
+  };
+  // Memory of one worker.
+  struct Scratch {
+    uint16_t* q;  // bf16 [kAttentionTileRows, padded_head_dim]
+    AttentionScratch kernel;
+    AttentionPartial partial;
+    AttentionPartial state;
   };
 
+  int Position(const Tile& tile, int row) const;
+  void AddTiles(int seq);
+  void RunTile(const AttentionLayer& layer, const Tile& tile, int worker);
+  void RunLongTiles(const AttentionLayer& layer);
+  // Partials of the (tile, split) pairs [begin, end) of the long tiles, into slots 0 and up.
+  void RunWave(const AttentionLayer& layer, int64_t begin, int64_t end);
+  void MergeWave(const AttentionLayer& layer, int tile_idx, int64_t begin, int64_t end);
+  void ComputeSplit(const AttentionLayer& layer, const Tile& tile, int split, int worker,
+                    const AttentionPartial& partial);
+  void Finish(const AttentionLayer& layer, const Tile& tile, const AttentionPartial& state);
+
+  // Constant after construction.
   const Config config_;
+  const KvBlockShape block_;
+  const int group_size_;  // q heads per kv head
   const AttentionKernels& kernels_;
   ThreadPool* const pool_;
+  std::vector<float> memory_;                  // what the following point into
+  std::vector<Scratch> scratch_;               // [num_threads]
+  std::vector<AttentionPartial> slots_;        // partials of a wave
+  std::vector<AttentionPartial> long_states_;  // [most long tiles]
+
+  // Of the step.
+  AttentionStep step_;
+  std::vector<Tile> tiles_;  // long ones first
+  int num_long_tiles_ = 0;
+  std::vector<int64_t> split_starts_;  // [num_long_tiles + 1]: splits of long tiles before each
 };
 
 }  // namespace quire

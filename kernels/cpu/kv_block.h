@@ -1,7 +1,9 @@
 #ifndef QUIRE_KERNELS_CPU_KV_BLOCK_H_
 #define QUIRE_KERNELS_CPU_KV_BLOCK_H_
 
-#include <cstdint>
+#include <stdint.h>
+
+#include "kernels/cpu/isa_target.h"
 
 // Where the key and value elements of a token lie inside a KV block of the CPU backend.
 //
@@ -23,7 +25,7 @@ inline constexpr int kKvGroupTokens = 16;
 inline constexpr int kKvSplitTokens = 256;
 inline constexpr int kKvGroupsPerSplit = kKvSplitTokens / kKvGroupTokens;
 
-constexpr int PaddedHeadDim(int head_dim) { return (head_dim + 31) / 32 * 32; }
+QUIRE_INLINE constexpr int PaddedHeadDim(int head_dim) { return (head_dim + 31) / 32 * 32; }
 
 struct KvBlockShape {
   int num_kv_heads = 0;
@@ -32,34 +34,36 @@ struct KvBlockShape {
 };
 
 // Elements of K (or V) of one (layer, kv head) in a block: consecutive.
-constexpr int64_t KvHeadElems(const KvBlockShape& shape) {
+QUIRE_INLINE constexpr int64_t KvHeadElems(const KvBlockShape& shape) {
   return static_cast<int64_t>(shape.block_size) * shape.padded_head_dim;
 }
 
 // Elements of one layer, K and V.
-constexpr int64_t KvLayerElems(const KvBlockShape& shape) {
+QUIRE_INLINE constexpr int64_t KvLayerElems(const KvBlockShape& shape) {
   return 2 * shape.num_kv_heads * KvHeadElems(shape);
 }
 
 // First element of K of (layer, kv_head), counted from the start of the block.
-constexpr int64_t KvKeyBase(const KvBlockShape& shape, int layer_in_group, int kv_head) {
+QUIRE_INLINE constexpr int64_t KvKeyBase(const KvBlockShape& shape, int layer_in_group,
+                                         int kv_head) {
   return layer_in_group * KvLayerElems(shape) + kv_head * KvHeadElems(shape);
 }
 
 // First element of V of (layer, kv_head), counted from the start of the block.
-constexpr int64_t KvValueBase(const KvBlockShape& shape, int layer_in_group, int kv_head) {
+QUIRE_INLINE constexpr int64_t KvValueBase(const KvBlockShape& shape, int layer_in_group,
+                                           int kv_head) {
   return KvKeyBase(shape, layer_in_group, shape.num_kv_heads + kv_head);
 }
 
 // Element (slot, dim) counted from KvKeyBase. Dims 2i and 2i + 1 are neighbours; the next pair of
 // dims is 32 elements on.
-constexpr int64_t KvKeyElem(const KvBlockShape& shape, int slot, int dim) {
+QUIRE_INLINE constexpr int64_t KvKeyElem(const KvBlockShape& shape, int slot, int dim) {
   return static_cast<int64_t>(slot / kKvGroupTokens) * kKvGroupTokens * shape.padded_head_dim +
          dim / 2 * (2 * kKvGroupTokens) + slot % kKvGroupTokens * 2 + dim % 2;
 }
 
 // Element (slot, dim) counted from KvValueBase. The next dim is 2 elements on.
-constexpr int64_t KvValueElem(const KvBlockShape& shape, int slot, int dim) {
+QUIRE_INLINE constexpr int64_t KvValueElem(const KvBlockShape& shape, int slot, int dim) {
   return static_cast<int64_t>(slot / 2) * 2 * shape.padded_head_dim + dim * 2 + slot % 2;
 }
 

@@ -1,0 +1,167 @@
+#ifndef QUIRE_KERNELS_CPU_GEMM_BF16X2_H_
+#define QUIRE_KERNELS_CPU_GEMM_BF16X2_H_
+
+// The products of gemm.h, for the instruction set that the including file, one per set, is
+// compiled for.
+
+#include <stdint.h>
+
+#include "kernels/cpu/gemm_dot.h"
+#include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/math.h"
+#include "kernels/cpu/vec16.h"
+
+namespace quire {
+inline namespace QUIRE_ISA {
+
+// Two panels are computed together: kBlockCols columns. Their accumulators of kBlockRows rows lie
+// in memory between two pieces of kBlockDepth of k; so what a piece reads, kBlockDepth elements of
+// kBlockCols columns and of kBlockRows rows, stays in the L2 cache.
+inline constexpr int kBlockRows = 96;
+inline constexpr int kBlockCols = 2 * kPanelCols;
+inline constexpr int kBlockDepth = 1024;
+inline constexpr int64_t kPairStride = 2 * kPanelCols;  // elements of a panel from pair to pair
+
+// What a block of products reads and accumulates.
+struct BlockArgs {
+  const uint16_t* a;  // bf16 [rows, lda], at the first k of the piece
+  int64_t lda;
+  const uint16_t* w;     // the first panel, at the first k of the piece
+  int64_t panel_stride;  // elements from one panel to the next
+  int num_panels;        // 1 or 2
+  int num_pairs;         // of k in the piece
+  bool first;            // accumulators start at zero
+  float* c;              // [rows, kBlockCols]
+};
+
+template <int R, int C>
+QUIRE_INLINE void MultiplyTile(const BlockArgs& block, int row, int vector) {
+  const uint16_t* b[C];
+#pragma GCC unroll 8
+  for (int i = 0; i < C; ++i) {
+    b[i] = block.w + (vector + i) / 2 * block.panel_stride + (vector + i) % 2 * kPanelCols;
+  }
+  float* c = block.c + row * kBlockCols + vector * 16;
+  F32x16 acc[R][C];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int i = 0; i < C; ++i) {
+      acc[r][i] = block.first ? Zero16() : Load(c + r * kBlockCols + i * 16);
+    }
+  }
+  DotPairs<R, C>(acc, block.a + row * block.lda, block.lda, b, kPairStride, block.num_pairs);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int i = 0; i < C; ++i) Store(c + r * kBlockCols + i * 16, acc[r][i]);
+  }
+}
+
+// R rows of all columns of the block.
+template <int R>
+QUIRE_INLINE void MultiplyRows(const BlockArgs& block, int row) {
+  constexpr int kVectors = TileVectors(R);
+  const int num_vectors = 2 * block.num_panels;
+  int vector = 0;
+  for (; vector + kVectors <= num_vectors; vector += kVectors) {
+    MultiplyTile<R, kVectors>(block, row, vector);
+  }
+  if constexpr (kVectors > 2) {
+    if (vector < num_vectors) MultiplyTile<R, 2>(block, row, vector);
+  }
+}
+
+static void MultiplyPiece(const BlockArgs& block, int num_rows) {
+  ForRowTiles(num_rows, [&]<int R>(int row) { MultiplyRows<R>(block, row); });
+}
+
+QUIRE_INLINE F32x16 AddBias(F32x16 x, const float* bias, int column, int num_columns) {
+  return bias == nullptr ? x : x + LoadN(bias + column, num_columns);
+}
+
+// Epilogues take the sums of one row: c[32 * num_panels], of panel `panel` and the next.
+struct StoreEpilogue {
+  static constexpr int kUnitPanels = 1;
+  QUIRE_INLINE static F32x16 Combine(F32x16 sum, const float*, int) { return sum; }
+};
+
+struct AddEpilogue {
+  static constexpr int kUnitPanels = 1;
+  QUIRE_INLINE static F32x16 Combine(F32x16 sum, const float* out, int num_columns) {
+    return LoadN(out, num_columns) + sum;
+  }
+};
+
+template <typename Epilogue>
+QUIRE_INLINE void FinishRow(Epilogue, const GemmArgs& args, int row, int panel, int num_panels,
+                            const float* c) {
+  for (int i = 0; i < 2 * num_panels; ++i) {
+    const int column = panel * kPanelCols + i * 16;
+    const int num_columns = args.n - column < 16 ? args.n - column : 16;
+    if (num_columns <= 0) return;
+    const F32x16 sum = AddBias(Load(c + i * 16), args.bias, column, num_columns);
+    float* out = args.out + row * args.ldo + column;
+    StoreN(out, Epilogue::Combine(sum, out, num_columns), num_columns);
+  }
+}
+
+struct SiluMulEpilogue {
+  static constexpr int kUnitPanels = 2;
+};
+
+QUIRE_INLINE void FinishRow(SiluMulEpilogue, const GemmArgs& args, int row, int panel, int,
+                            const float* c) {
+  const int padded_n = args.n + (args.n & 1);
+  for (int i = 0; i < 2; ++i) {
+    const int column = panel / 2 * kPanelCols + i * 16;
+    if (column >= args.n) return;
+    const int num_columns = args.n - column < 16 ? args.n - column : 16;
+    const int num_written = padded_n - column < 16 ? padded_n - column : 16;
+    const F32x16 gate = AddBias(Load(c + i * 16), args.bias, column, num_columns);
+    const F32x16 up = AddBias(Load(c + kPanelCols + i * 16), args.up_bias, column, num_columns);
+    StoreBf16N(args.out_bf16 + row * args.ldo + column, Silu16(gate) * up, num_written);
+  }
+}
+
+// One block of rows and panels through all of k.
+template <typename Epilogue>
+QUIRE_INLINE void MultiplyBlock(const GemmArgs& args, int row, int num_rows, int panel,
+                                int num_panels) {
+  alignas(64) float c[kBlockRows * kBlockCols];
+  const int padded_k = PaddedK(args.k);
+  for (int k = 0; k < padded_k; k += kBlockDepth) {
+    const int depth = padded_k - k < kBlockDepth ? padded_k - k : kBlockDepth;
+    const BlockArgs block = {.a = args.a + row * args.lda + k,
+                             .lda = args.lda,
+                             .w = args.w + panel * PanelElems(args.k) + k * kPanelCols,
+                             .panel_stride = PanelElems(args.k),
+                             .num_panels = num_panels,
+                             .num_pairs = depth / 2,
+                             .first = k == 0,
+                             .c = c};
+    MultiplyPiece(block, num_rows);
+  }
+  for (int r = 0; r < num_rows; ++r) {
+    FinishRow(Epilogue(), args, row + r, panel, num_panels, c + r * kBlockCols);
+  }
+}
+
+template <typename Epilogue>
+void Gemm(const GemmArgs& args, int row_begin, int row_end, int unit_begin, int unit_end) {
+  const int panel_end = unit_end * Epilogue::kUnitPanels;
+  for (int row = row_begin; row < row_end; row += kBlockRows) {
+    const int num_rows = row_end - row < kBlockRows ? row_end - row : kBlockRows;
+    for (int panel = unit_begin * Epilogue::kUnitPanels; panel < panel_end; panel += 2) {
+      MultiplyBlock<Epilogue>(args, row, num_rows, panel, panel_end - panel < 2 ? 1 : 2);
+    }
+  }
+}
+
+extern const GemmKernels kGemmKernels = {Gemm<StoreEpilogue>, Gemm<AddEpilogue>,
+                                         Gemm<SiluMulEpilogue>};
+
+}  // namespace QUIRE_ISA
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_GEMM_BF16X2_H_

@@ -1,0 +1,90 @@
+#ifndef QUIRE_KERNELS_CPU_GEMM_DOT_H_
+#define QUIRE_KERNELS_CPU_GEMM_DOT_H_
+
+// The inner loop of the mode `bf16x2`, shared by products with weights, by q * k and by p * v.
+
+#include <stdint.h>
+
+#include "kernels/cpu/vec16.h"
+
+namespace quire {
+inline namespace QUIRE_ISA {
+
+// A register tile has R rows and TileVectors(R) vectors of 16 columns: enough accumulators to hide
+// the latency of the multiply-adds, few enough to stay in registers beside the operands (32 zmm, or
+// 16 ymm of which a vector takes two; without VDPBF16PS an operand takes twice that).
+#if defined(__AVX512BF16__)
+inline constexpr int kTileRows = 6;
+QUIRE_INLINE constexpr int TileVectors(int) { return 4; }
+#elif defined(__AVX512F__)
+inline constexpr int kTileRows = 4;
+QUIRE_INLINE constexpr int TileVectors(int) { return 4; }
+#else
+inline constexpr int kTileRows = 4;
+QUIRE_INLINE constexpr int TileVectors(int num_rows) {
+  return num_rows == 1 ? 4 : num_rows == 2 ? 2 : 1;
+}
+#endif
+
+// Vectors of the tile with one row, the widest.
+inline constexpr int kRowVectors = TileVectors(1);
+
+// Calls fn<R>(row) for tiles of R rows that cover [0, num_rows).
+template <typename Fn>
+QUIRE_INLINE void ForRowTiles(int num_rows, Fn fn) {
+  int row = 0;
+  for (; row + kTileRows <= num_rows; row += kTileRows) fn.template operator()<kTileRows>(row);
+  switch (num_rows - row) {
+    case 1:
+      return fn.template operator()<1>(row);
+    case 2:
+      return fn.template operator()<2>(row);
+    case 3:
+      return fn.template operator()<3>(row);
+#if defined(__AVX512BF16__)
+    case 4:
+      return fn.template operator()<4>(row);
+    case 5:
+      return fn.template operator()<5>(row);
+#endif
+  }
+}
+
+QUIRE_INLINE I32x16 BroadcastPair(const uint16_t* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return BroadcastInt(pair);
+}
+
+QUIRE_INLINE I32x16 LoadPairs(const uint16_t* p) {
+#if defined(__AVX2__)
+  return LoadInt(reinterpret_cast<const int32_t*>(p));
+#else
+  I32x16 pairs;
+  __builtin_memcpy(&pairs, p, sizeof(pairs));
+  return pairs;
+#endif
+}
+
+// acc[r][c] += a[r] * b[c] over `num_pairs` pairs, ascending. Pair i of row r is at
+// a + r * lda + 2 * i; pair i of the 16 columns of vector c is at b[c] + i * b_stride.
+template <int R, int C>
+QUIRE_INLINE void DotPairs(F32x16 (&acc)[R][C], const uint16_t* a, int64_t lda,
+                           const uint16_t* const (&b)[C], int64_t b_stride, int num_pairs) {
+  for (int i = 0; i < num_pairs; ++i) {
+    I32x16 columns[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) columns[c] = LoadPairs(b[c] + i * b_stride);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const I32x16 row = BroadcastPair(a + r * lda + 2 * i);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) acc[r][c] = FmaPairs(acc[r][c], row, columns[c]);
+    }
+  }
+}
+
+}  // namespace QUIRE_ISA
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_GEMM_DOT_H_

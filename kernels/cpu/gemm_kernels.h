@@ -1,0 +1,59 @@
+#ifndef QUIRE_KERNELS_CPU_GEMM_KERNELS_H_
+#define QUIRE_KERNELS_CPU_GEMM_KERNELS_H_
+
+#include <stdint.h>
+
+#include "kernels/cpu/isa_target.h"
+
+// What gemm.h and the objects of each instruction set share: the arrangement of packed weights, and
+// the signatures of the kernels.
+
+namespace quire {
+
+// Weights lie in panels of 32 columns (rows of the file's matrix):
+//   bf16 [ceil(n / 32)][k / 2][32][2], k rounded up to even, padding zero
+// so one panel is one stream of k * 64 bytes.
+inline constexpr int kPanelCols = 32;
+
+QUIRE_INLINE constexpr int PaddedK(int k) { return k + (k & 1); }
+QUIRE_INLINE constexpr int NumPanels(int n) { return (n + kPanelCols - 1) / kPanelCols; }
+// Elements of one panel, and of a whole packed matrix. It should start at a multiple of 64 bytes.
+QUIRE_INLINE constexpr int64_t PanelElems(int k) {
+  return static_cast<int64_t>(PaddedK(k)) * kPanelCols;
+}
+QUIRE_INLINE constexpr int64_t PackedElems(int n, int k) { return NumPanels(n) * PanelElems(k); }
+
+// One product. `bias` and `up_bias` may be null.
+struct GemmArgs {
+  const uint16_t* a = nullptr;  // bf16 [rows, lda]; columns [k, PaddedK(k)) are zero
+  int64_t lda = 0;              // even
+  const uint16_t* w = nullptr;  // panels
+  int k = 0;
+  int n = 0;                       // columns of the output
+  const float* bias = nullptr;     // [n]
+  const float* up_bias = nullptr;  // [n], of silu_mul
+  float* out = nullptr;            // [rows, ldo], of store and add
+  uint16_t* out_bf16 = nullptr;    // bf16 [rows, ldo], of silu_mul
+  int64_t ldo = 0;
+};
+
+// Computes rows [row_begin, row_end) of columns [32 * unit_begin, min(n, 32 * unit_end)). Calls
+// over disjoint ranges are independent: any thread. No allocation.
+using GemmFn = void (*)(const GemmArgs& args, int row_begin, int row_end, int unit_begin,
+                        int unit_end);
+
+struct GemmKernels {
+  // out = acc, or acc + bias. A unit is a panel.
+  GemmFn store;
+  // out = out + acc, or out + (acc + bias). A unit is a panel.
+  GemmFn add;
+  // out_bf16 = rne_bf16(silu(gate) * up), where gate = acc or acc + bias, up = acc or
+  // acc + up_bias, silu(g) = g / (1 + exp(-g)). `w` has a gate panel and an up panel side by side:
+  // panel 2i holds columns [32i, 32i + 32) of gate, panel 2i + 1 those of up; a unit is such a
+  // pair. Where n is odd, column n is written too, with zero, so that the output is an `a`.
+  GemmFn silu_mul;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_GEMM_KERNELS_H_

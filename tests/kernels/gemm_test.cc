@@ -1,0 +1,295 @@
+#include "kernels/cpu/gemm.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/reference/gemm.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace quire {
+namespace {
+
+enum class Values { kUsual, kWithDenormals, kWithInfinities };
+
+// Row-major bf16 [rows, cols].
+std::vector<uint16_t> RandomBf16(int rows, int cols, Values values, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> matrix(static_cast<size_t>(rows) * cols);
+  for (uint16_t& x : matrix) {
+    x = RneBf16(normal(random));
+    const uint32_t dice = random() % 64;
+    if (dice == 0) x &= 0x8000;  // a zero of either sign
+    if (values == Values::kWithDenormals) {
+      if (dice < 8) x &= 0x807f;                // denormal
+      if (dice >= 8 && dice < 40) x &= 0x9fff;  // tiny: products are denormal
+    }
+    if (values == Values::kWithInfinities && random() % 512 == 0) x = (x & 0x8000) | 0x7f80;
+  }
+  return matrix;
+}
+
+std::vector<float> RandomFloats(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(random);
+  return values;
+}
+
+// Panels at an address that is a multiple of 64.
+class Packed {
+ public:
+  // Interleaves the panels of several matrices [n, k] of equal shape.
+  Packed(const std::vector<const uint16_t*>& matrices, int n, int k) {
+    const size_t num = matrices.size();
+    storage_.resize(num * PackedElems(n, k) + 32);
+    uint16_t* panel = Aligned();
+    for (int i = 0; i < NumPanels(n); ++i) {
+      for (const uint16_t* matrix : matrices) {
+        const int num_rows = std::min(kPanelCols, n - i * kPanelCols);
+        PackPanel(matrix + static_cast<size_t>(i) * kPanelCols * k, k, num_rows, k, panel);
+        panel += PanelElems(k);
+      }
+    }
+  }
+  uint16_t* Aligned() {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
+    return storage_.data() + (64 - address % 64) % 64 / 2;
+  }
+
+ private:
+  std::vector<uint16_t> storage_;
+};
+
+// Rows [m, k] at stride `lda`; what lies between k and lda is garbage but for an odd k's padding.
+std::vector<uint16_t> WithStride(const std::vector<uint16_t>& rows, int m, int k, int64_t lda) {
+  std::vector<uint16_t> padded(m * lda, 0x7fc0);
+  for (int i = 0; i < m; ++i) {
+    std::memcpy(&padded[i * lda], &rows[static_cast<size_t>(i) * k], k * sizeof(uint16_t));
+    if (k % 2 == 1) padded[i * lda + k] = 0;
+  }
+  return padded;
+}
+
+// Index of the first element that differs in bits, NaNs being equal to each other; -1: none.
+int64_t FirstDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (BitsOfFloat(a[i]) != BitsOfFloat(b[i])) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+std::vector<float> Widened(const std::vector<uint16_t>& a) {
+  std::vector<float> out;
+  for (uint16_t x : a) out.push_back(FromBf16(x));
+  return out;
+}
+
+struct Shape {
+  int n;
+  int k;
+};
+
+class GemmOn : public testing::TestWithParam<CpuIsa> {
+ protected:
+  void SetUp() override {
+    if (!MachineRuns(GetParam())) GTEST_SKIP() << "no " << NameOf(GetParam()) << " here";
+  }
+  const GemmKernels& kernels() const { return GemmKernelsFor(GetParam()); }
+
+  ScopedFlushDenormals flush_;
+};
+
+// Compares all epilogues with their definitions.
+void CheckShape(const GemmKernels& kernels, int m, Shape shape, Values values) {
+  const auto [n, k] = shape;
+  SCOPED_TRACE(testing::Message() << "m " << m << " n " << n << " k " << k << " values "
+                                  << static_cast<int>(values));
+  const uint32_t seed = m * 1000003 + n * 1009 + k;
+  const auto a = RandomBf16(m, k, values, seed);
+  const auto w = RandomBf16(n, k, values, seed + 1);
+  const auto up = RandomBf16(n, k, values, seed + 2);
+  const auto bias = RandomFloats(n, seed + 3);
+  const auto up_bias = RandomFloats(n, seed + 4);
+  const int64_t lda = ActivationStride(k);
+  const auto padded = WithStride(a, m, k, lda);
+  Packed packed({w.data()}, n, k);
+  Packed gate_up({w.data(), up.data()}, n, k);
+
+  for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+    GemmArgs args;
+    args.a = padded.data();
+    args.lda = lda;
+    args.w = packed.Aligned();
+    args.k = k;
+    args.n = n;
+    args.ldo = n;
+    args.bias = b;
+
+    std::vector<float> out(static_cast<size_t>(m) * n, -7.0f);
+    std::vector<float> expected = out;
+    args.out = out.data();
+    kernels.store(args, 0, m, 0, NumPanels(n));
+    reference::GemmStore(a.data(), w.data(), b, m, n, k, expected.data());
+    EXPECT_EQ(FirstDifference(out, expected), -1) << "store";
+
+    out = expected = RandomFloats(out.size(), seed + 5);
+    args.out = out.data();
+    kernels.add(args, 0, m, 0, NumPanels(n));
+    reference::GemmAdd(a.data(), w.data(), b, m, n, k, expected.data());
+    EXPECT_EQ(FirstDifference(out, expected), -1) << "add";
+
+    const int padded_n = n + n % 2;
+    std::vector<uint16_t> out_bf16(static_cast<size_t>(m) * padded_n, 0x4444);
+    std::vector<uint16_t> expected_bf16(static_cast<size_t>(m) * n);
+    args.w = gate_up.Aligned();
+    args.up_bias = b == nullptr ? nullptr : up_bias.data();
+    args.out_bf16 = out_bf16.data();
+    args.ldo = padded_n;
+    kernels.silu_mul(args, 0, m, 0, NumPanels(n));
+    reference::GemmSiluMul(a.data(), w.data(), up.data(), b, args.up_bias, m, n, k,
+                           expected_bf16.data());
+    expected_bf16 = WithStride(expected_bf16, m, n, padded_n);
+    EXPECT_EQ(FirstDifference(Widened(out_bf16), Widened(expected_bf16)), -1) << "silu_mul";
+  }
+}
+
+TEST_P(GemmOn, EveryNumberOfRowsEqualsTheDefinition) {
+  for (int m : {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 31, 33, 64}) {
+    CheckShape(kernels(), m, {.n = 96, .k = 64}, Values::kUsual);
+    CheckShape(kernels(), m, {.n = 71, .k = 37}, Values::kUsual);
+  }
+}
+
+TEST_P(GemmOn, TailsOfColumnsAndOfDepthEqualTheDefinition) {
+  for (int n : {1, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65}) {
+    for (int k : {1, 2, 3, 30, 33}) CheckShape(kernels(), 7, {n, k}, Values::kUsual);
+  }
+}
+
+TEST_P(GemmOn, DepthBeyondOnePieceEqualsTheDefinition) {
+  for (int k : {1022, 1024, 1025, 1026, 2049}) {
+    CheckShape(kernels(), 7, {.n = 40, .k = k}, Values::kUsual);
+  }
+}
+
+TEST_P(GemmOn, RowsBeyondOneBlockEqualTheDefinition) {
+  CheckShape(kernels(), 203, {.n = 40, .k = 50}, Values::kUsual);
+}
+
+TEST_P(GemmOn, DenormalsAreFlushedAsInTheDefinition) {
+  for (int m : {1, 6, 33}) CheckShape(kernels(), m, {.n = 70, .k = 130}, Values::kWithDenormals);
+}
+
+TEST_P(GemmOn, InfinitiesEqualTheDefinition) {
+  for (int m : {1, 6, 33}) CheckShape(kernels(), m, {.n = 70, .k = 130}, Values::kWithInfinities);
+}
+
+TEST_P(GemmOn, ChunksAndThreadsDoNotChangeBits) {
+  const int m = 210;
+  const int n = 32 * 40;
+  const int k = 96;
+  const auto a = RandomBf16(m, k, Values::kUsual, 1);
+  const auto w = RandomBf16(n, k, Values::kUsual, 2);
+  Packed packed({w.data()}, n, k);
+  std::vector<float> whole(static_cast<size_t>(m) * n);
+  GemmArgs args;
+  args.a = a.data();
+  args.lda = k;
+  args.w = packed.Aligned();
+  args.k = k;
+  args.n = n;
+  args.ldo = n;
+  args.out = whole.data();
+  kernels().store(args, 0, m, 0, NumPanels(n));
+
+  for (int num_threads : {1, 2}) {
+    ThreadPool pool(num_threads);
+    std::vector<float> out(whole.size());
+    args.out = out.data();
+    const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, num_threads);
+    EXPECT_GT(chunks.num_chunks, 1);
+    pool.Run(chunks.num_chunks, [&](int chunk, int) {
+      const auto rows = chunks.RowsOf(chunk);
+      const auto units = chunks.UnitsOf(chunk);
+      kernels().store(args, rows.begin, rows.end, units.begin, units.end);
+    });
+    EXPECT_EQ(std::memcmp(out.data(), whole.data(), out.size() * sizeof(float)), 0);
+  }
+}
+
+TEST_P(GemmOn, ARangeWritesItsOwnElementsOnly) {
+  const int m = 9;
+  const int n = 100;
+  const int k = 16;
+  const auto a = RandomBf16(m, k, Values::kUsual, 1);
+  const auto w = RandomBf16(n, k, Values::kUsual, 2);
+  Packed packed({w.data()}, n, k);
+  std::vector<float> out(static_cast<size_t>(m) * n, 5.0f);
+  GemmArgs args;
+  args.a = a.data();
+  args.lda = k;
+  args.w = packed.Aligned();
+  args.k = k;
+  args.n = n;
+  args.ldo = n;
+  args.out = out.data();
+  kernels().store(args, 2, 5, 1, 2);
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      const bool inside = i >= 2 && i < 5 && j >= 32 && j < 64;
+      EXPECT_EQ(out[static_cast<size_t>(i) * n + j] != 5.0f, inside) << i << " " << j;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, GemmOn, testing::ValuesIn(kAllCpuIsas),
+                         [](const auto& isa) { return NameOf(isa.param); });
+
+TEST(Panels, RowsReadBackAsPacked) {
+  for (auto [n, k] : {Shape{70, 33}, Shape{32, 64}, Shape{1, 1}}) {
+    const auto w = RandomBf16(n, k, Values::kUsual, 3);
+    Packed packed({w.data()}, n, k);
+    for (int row = 0; row < n; ++row) {
+      std::vector<uint16_t> out(k);
+      UnpackPanelRow(packed.Aligned(), row, k, out.data());
+      EXPECT_EQ(std::memcmp(out.data(), &w[static_cast<size_t>(row) * k], k * 2), 0) << row;
+    }
+  }
+}
+
+TEST(GemmChunks, CoverEveryElementOnce) {
+  for (int rows : {0, 1, 17, 192, 193, 512}) {
+    for (int units : {1, 2, 3, 18, 127}) {
+      for (int panels_per_unit : {1, 2}) {
+        for (int threads : {1, 2, 64}) {
+          const GemmChunks chunks = ChunkGemm(rows, units, panels_per_unit, 576, threads);
+          std::vector<int> hits(static_cast<size_t>(rows) * units);
+          for (int chunk = 0; chunk < chunks.num_chunks; ++chunk) {
+            const auto r = chunks.RowsOf(chunk);
+            const auto u = chunks.UnitsOf(chunk);
+            ASSERT_LT(r.begin, r.end);
+            ASSERT_LT(u.begin, u.end);
+            for (int i = r.begin; i < r.end; ++i) {
+              for (int j = u.begin; j < u.end; ++j) ++hits[static_cast<size_t>(i) * units + j];
+            }
+          }
+          for (int hit : hits) ASSERT_EQ(hit, 1) << rows << "x" << units << " on " << threads;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
