@@ -21,7 +21,7 @@ done
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install.sh: no apt here. Quire is built on Debian 12; elsewhere install by hand what" >&2
-  echo "  deploy/packages.txt lists, then: cmake --preset release && cmake --build build/release" >&2
+  echo "  deploy/packages.txt lists: cmake --preset release && cmake --build build/release" >&2
   exit 4
 fi
 

@@ -1,4 +1,4 @@
-"""Runs clang-tidy (.clang-tidy) over the sources that do not see gRPC, which takes it a minute each.
+"""Runs clang-tidy (.clang-tidy) over the sources that do not see gRPC; those take too long.
 
   /usr/bin/python3 tests/clang_tidy.py [--build build/release] [--budget-s 420]
 

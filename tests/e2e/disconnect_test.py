@@ -73,7 +73,7 @@ class DisconnectTest(unittest.TestCase):
                 requests.append(sampled(ids, length, seed=i) if i % 2 else greedy(ids, length))
                 cuts.append(rng.randrange(1, length) if i % 5 == 0 else None)
             alone = [roomy.ask(request).tokens for request in requests]
-        flags = ["--kv-cache-memory", str(int(num_blocks * kv.bytes / kv.num_blocks))]
+        flags = ["--kv-cache-bytes", str(int(num_blocks * kv.bytes / kv.num_blocks))]
         with Server(model, *flags) as small:
             self.assertEqual(small.info().kv_cache.num_blocks, num_blocks)
             self.round(small, requests, cuts, alone)

@@ -4,13 +4,11 @@ import concurrent.futures
 import json
 import math
 import os
-import threading
-import time
 import unittest
 
 import grpc
 
-from quire_server import ANSWER_S, Answer, Server, error_details_pb2, greedy, pb, sampled, tiny_model
+from quire_server import ANSWER_S, Answer, Server, greedy, pb, sampled, tiny_model
 
 
 class GenerateTest(unittest.TestCase):
@@ -135,11 +133,9 @@ class GenerateTest(unittest.TestCase):
         self.assertIsNone(self.server.ask(request).error)
 
     def test_a_deadline_ends_it_with_an_error_and_a_time_limit_without(self):
-        # 256 at once keep the tiny model busy for longer than the limits.
-        def busy():
-            return [self.server.generation.Generate(greedy([5 + i, 6], 500), timeout=ANSWER_S)
-                    for i in range(100)]
-        load = busy()
+        # So many keep the tiny model busy for longer than the limits.
+        load = [self.server.generation.Generate(greedy([5 + i, 6], 500), timeout=ANSWER_S)
+                for i in range(100)]
         late = Answer(self.server.generation.Generate(greedy([1, 2, 3], 500), timeout=0.05))
         limited = self.server.ask(greedy([1, 2, 4], 500, max_time_ms=50))
         for stream in load:
@@ -206,7 +202,8 @@ class GenerateTest(unittest.TestCase):
 
     def test_a_field_of_a_newer_client_is_refused(self):
         data = greedy([5], 1).SerializeToString() + b"\xa0\x1f\x01"  # field 500, varint 1
-        self.assert_refused(self.raw(data), grpc.StatusCode.INVALID_ARGUMENT, "UNKNOWN_FIELD", "500")
+        self.assert_refused(self.raw(data), grpc.StatusCode.INVALID_ARGUMENT, "UNKNOWN_FIELD",
+                            "500")
         params = pb.GenerationParams(max_tokens=1).SerializeToString() + b"\xa0\x1f\x01"
         data = (pb.GenerateRequest(token_ids=pb.TokenIds(ids=[5])).SerializeToString()
                 + b"\x3a" + bytes([len(params)]) + params)

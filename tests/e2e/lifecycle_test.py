@@ -33,7 +33,7 @@ class StartTest(unittest.TestCase):
 
     def test_no_memory_for_the_cache_is_said_before_the_first_request(self):
         done = quire("serve", tiny_model(), "--listen", "127.0.0.1:0",
-                     "--kv-cache-memory", "900TiB")
+                     "--kv-cache-bytes", "900TiB")
         self.assertEqual(done.returncode, 4, done.stderr)
 
     def test_a_model_that_is_not_there_is_named(self):
