@@ -1,0 +1,47 @@
+#ifndef QUIRE_PAGED_KV_BLOCK_TABLE_H_
+#define QUIRE_PAGED_KV_BLOCK_TABLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+#include "paged_kv/block_pool.h"
+
+namespace quire {
+
+// BlockTable says which block of each KvGroup has the slot of a sequence's position: position p
+// is in slot p % block_size of block ids()[group][p / block_size].
+// It holds the blocks that it lists; which positions are written is the sequence's business.
+//
+// All groups have the same number of entries. An entry is kNoBlock where a window group's block
+// was given back, or was never taken because it lay out of the window; those come first.
+//
+// Owned by a Sequence, engine thread only.
+class BlockTable {
+ public:
+  explicit BlockTable(int32_t num_groups) : ids_(num_groups), first_held_(num_groups) {}
+
+  // Adds one entry per group. The caller's holders become the table's.
+  void Append(absl::Span<const BlockId> blocks);  // [num_groups]
+  // Drops the blocks of `group` with indices below `block_idx`.
+  void DropBefore(int32_t group, int32_t block_idx, StepId last_step, BlockPool* pool);
+  // Drops everything, the last blocks first, so that a shared prefix outlives its tail.
+  void DropAll(StepId last_step, BlockPool* pool);
+
+  int32_t num_groups() const { return static_cast<int32_t>(ids_.size()); }
+  // Entries per group, given back or not.
+  int32_t num_blocks() const { return static_cast<int32_t>(ids_[0].size()); }
+  int32_t num_held() const { return num_held_; }
+  BlockId at(int32_t group, int32_t block_idx) const { return ids_[group][block_idx]; }
+  const std::vector<std::vector<BlockId>>& ids() const { return ids_; }  // [num_groups, num_blocks]
+
+ private:
+  std::vector<std::vector<BlockId>> ids_;  // [num_groups, num_blocks]
+  std::vector<int32_t> first_held_;        // [num_groups]: all entries before it are kNoBlock
+  int32_t num_held_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_PAGED_KV_BLOCK_TABLE_H_

@@ -1,0 +1,66 @@
+#include "paged_kv/kv_storage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace quire {
+namespace {
+
+// Small enough that closing does not wait long, large enough that threads are not woken for
+// nothing: some 10 ms of page faults.
+constexpr int64_t kSliceBytes = int64_t{32} << 20;
+
+}  // namespace
+
+KvSpec MakeKvSpec(const KvLayout& layout, int32_t num_blocks) {
+  KvSpec spec;
+  spec.block_size = layout.block_size;
+  spec.block_bytes = layout.block_bytes;
+  spec.num_blocks = num_blocks;
+  for (const KvGroup& group : layout.groups) {
+    KvGroupSpec& group_spec = spec.groups.emplace_back();
+    group_spec.num_layers = static_cast<int>(group.layers.size());
+    group_spec.window = group.window;
+  }
+  spec.group_of_layer.assign(layout.group_of_layer.begin(), layout.group_of_layer.end());
+  spec.index_in_group.assign(layout.index_in_group.begin(), layout.index_in_group.end());
+  return spec;
+}
+
+absl::StatusOr<std::unique_ptr<KvStorage>> KvStorage::Open(const KvLayout& layout,
+                                                           int32_t num_blocks, Backend* backend) {
+  QUIRE_CHECK(num_blocks > 0, "a pool has blocks");
+  const KvSpec spec = MakeKvSpec(layout, num_blocks);
+  if (absl::Status status = backend->AllocateKv(spec); !status.ok()) return status;
+  return std::unique_ptr<KvStorage>(new KvStorage(spec, backend));
+}
+
+KvStorage::~KvStorage() {
+  is_closing_.store(true, std::memory_order_relaxed);
+  if (thread_.joinable()) thread_.join();
+}
+
+void KvStorage::TouchNow(int32_t end) {
+  QUIRE_CHECK(!thread_.joinable(), "touching has not started");
+  if (end > touched_blocks()) TouchSlice(end);
+}
+
+void KvStorage::StartTouching(std::function<void()> on_progress) {
+  QUIRE_CHECK(!thread_.joinable(), "touching has not started");
+  thread_ = std::thread([this, on_progress = std::move(on_progress)] {
+    const auto slice = static_cast<int32_t>(std::max<int64_t>(1, kSliceBytes / spec_.block_bytes));
+    while (!is_closing_.load(std::memory_order_relaxed) && touched_blocks() < spec_.num_blocks) {
+      TouchSlice(std::min(spec_.num_blocks, touched_blocks() + slice));
+      on_progress();
+    }
+  });
+}
+
+void KvStorage::TouchSlice(int32_t end) {
+  backend_->TouchKv(touched_blocks(), end);
+  touched_blocks_.store(end, std::memory_order_release);
+}
+
+}  // namespace quire
