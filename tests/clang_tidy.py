@@ -75,14 +75,18 @@ def main():
             open(mark, "w").close()
         return path, done.returncode == 0, done.stdout + done.stderr
 
-    failed, unchecked = 0, 0
+    failed, unchecked, findings = 0, 0, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, clean, output in pool.map(check, jobs):
             if clean is None:
                 unchecked += 1
             elif not clean:
                 failed += 1
-                print(re.sub(r"^\d+ warnings.*\n", "", output, flags=re.M))
+                # One in a header is found once per source that includes it.
+                for finding in re.findall(r"^/.*?(?=^/|\Z)", output, re.M | re.S):
+                    if finding not in findings:
+                        findings.add(finding)
+                        print(finding.replace(tidy_test.ROOT + "/", ""), end="")
     print(f"clang-tidy: {len(jobs) - unchecked} files checked, {failed} with findings, "
           f"{unchecked} left for the next run, {len(skipped)} skipped because they see gRPC")
     sys.exit(1 if failed else 0)

@@ -15,6 +15,7 @@ import grpc
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get("QUIRE_BINARY", os.path.join(ROOT, "build", "release", "quire"))
+DATA = os.environ.get("QUIRE_TEST_DATA", os.path.join(ROOT, "tests", "golden"))
 GOLDEN = os.environ.get("QUIRE_GOLDEN", os.path.join(ROOT, "..", "shared", "golden"))
 SMOLLM2 = os.environ.get("QUIRE_SMOLLM2", os.path.join(
     ROOT, "build", "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
@@ -55,10 +56,11 @@ shutil.rmtree(_stubs, ignore_errors=True)
 
 def tiny_model(name="llama_gqa_llama3"):
     """A random model with 512 tokens and no tokenizer."""
-    path = os.path.join(GOLDEN, "models", name)
-    if not os.path.isdir(path):
-        raise unittest.SkipTest(f"{path} is not there (QUIRE_GOLDEN)")
-    return path
+    for folder in [DATA, GOLDEN]:
+        path = os.path.join(folder, "models", name)
+        if os.path.isfile(os.path.join(path, "config.json")):
+            return path
+    raise unittest.SkipTest(f"{path} is not there (QUIRE_GOLDEN)")
 
 
 def smollm2():
