@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/f16.h"
 #include "kernels/cpu/isa_target.h"
 
 namespace quire {
@@ -63,21 +64,6 @@ QUIRE_INLINE void StoreBf16N(uint16_t* p, F32x16 a, int n) {
   for (int i = 0; i < n; ++i) p[i] = RneBf16(a.v[i]);
 }
 QUIRE_INLINE void StoreBf16(uint16_t* p, F32x16 a) { StoreBf16N(p, a, 16); }
-// Exact: every fp16, its denormals included, is a normal fp32.
-QUIRE_INLINE float FromF16(uint16_t half) {
-  const uint32_t sign = (uint32_t{half} & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu;
-  const uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 31) {
-    const uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
-    return FloatFromBits(sign | 0x7f800000u | quiet | (mantissa << 13));
-  }
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return FloatFromBits(sign | BitsOfFloat(magnitude));
-  }
-  return FloatFromBits(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-}
 QUIRE_INLINE F32x16 LoadF16(const uint16_t* p) { QUIRE_LANES(F32x16, v, FromF16(p[i])); }
 QUIRE_INLINE I32x16 LoadI8(const int8_t* p) { QUIRE_LANES(I32x16, v, p[i]); }
 QUIRE_INLINE I32x16 LoadU8(const uint8_t* p) { QUIRE_LANES(I32x16, v, p[i]); }

@@ -1,0 +1,1 @@
+#include "kernels/cpu/ops_table.h"

@@ -1,0 +1,40 @@
+#ifndef QUIRE_KERNELS_CPU_OPS_TABLE_H_
+#define QUIRE_KERNELS_CPU_OPS_TABLE_H_
+
+// The definition of the CpuOps of one instruction set: ops_<isa>.cc are this and nothing else.
+
+#include "kernels/cpu/norm.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/sampling_kernels.h"
+#include "kernels/cpu/unpack.h"
+
+namespace quire {
+inline namespace QUIRE_ISA {
+
+extern const CpuOps kCpuOps;
+const CpuOps kCpuOps = {
+    .rms_norm = RmsNormRow,
+    .all_finite = AllFinite,
+    .rotate_head = RotateHead,
+    .round_row = RoundRow,
+    .widen_row = WidenRow,
+    .unpack_f32 = UnpackF32Row,
+    .unpack_f16 = UnpackF16Row,
+    .unpack_bf16 = UnpackBf16Row,
+    .unpack_q4_0 = UnpackQ4_0Row,
+    .unpack_q4_1 = UnpackQ4_1Row,
+    .unpack_q8_0 = UnpackQ8_0Row,
+    .argmax = ArgMaxRow,
+    .scale = ScaleRow,
+    .sum_levels = SumLevels,
+    .collect_above = CollectAbove,
+    .weigh = WeighCandidates,
+    .gumbel_argmax = GumbelArgMaxRow,
+    .gumbel_argmax_of = GumbelArgMaxOf,
+};
+
+}  // namespace QUIRE_ISA
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_OPS_TABLE_H_

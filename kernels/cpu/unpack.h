@@ -1,0 +1,97 @@
+#ifndef QUIRE_KERNELS_CPU_UNPACK_H_
+#define QUIRE_KERNELS_CPU_UNPACK_H_
+
+// Rows of weights as they lie in a file, turned into bf16. The formats of quantised blocks are
+// those of the GGUF specification: fp16 scale (and minimum), then 32 integers; nibbles hold
+// elements 0-15 in the low half, 16-31 in the high half. Rows may have any alignment.
+
+#include <stdint.h>
+
+#include "kernels/cpu/f16.h"
+#include "kernels/cpu/vec16.h"
+
+namespace quire {
+inline namespace QUIRE_ISA {
+
+struct LoadFloats {
+  using Element = float;
+  static QUIRE_INLINE F32x16 Widen(const Element* p) { return Load(p); }
+};
+struct LoadHalves {
+  using Element = uint16_t;
+  static QUIRE_INLINE F32x16 Widen(const Element* p) { return LoadF16(p); }
+};
+struct LoadBf16s {
+  using Element = uint16_t;
+  static QUIRE_INLINE F32x16 Widen(const Element* p) { return LoadBf16(p); }
+};
+
+template <typename Format>
+QUIRE_INLINE void UnpackPlainRow(const uint8_t* row, int64_t cols, uint16_t* out) {
+  using Element = typename Format::Element;
+  int64_t i = 0;
+  for (; i + 16 <= cols; i += 16) {
+    Element elements[16];
+    __builtin_memcpy(elements, row + i * sizeof(Element), sizeof(elements));
+    StoreBf16(out + i, Format::Widen(elements));
+  }
+  const int rest = static_cast<int>(cols - i);
+  if (rest > 0) {
+    Element elements[16] = {};
+    __builtin_memcpy(elements, row + i * sizeof(Element), rest * sizeof(Element));
+    StoreBf16N(out + i, Format::Widen(elements), rest);
+  }
+}
+
+inline void UnpackF32Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  UnpackPlainRow<LoadFloats>(row, cols, out);
+}
+inline void UnpackF16Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  UnpackPlainRow<LoadHalves>(row, cols, out);
+}
+inline void UnpackBf16Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  UnpackPlainRow<LoadBf16s>(row, cols, out);
+}
+
+QUIRE_INLINE F32x16 BroadcastF16(const uint8_t* p) {
+  uint16_t half;
+  __builtin_memcpy(&half, p, sizeof(half));
+  return Broadcast(FromF16(half));
+}
+
+// 32 nibbles at `quants`: out = rne_bf16(fma(q - zero_point, scale, min)).
+QUIRE_INLINE void UnpackNibbles(const uint8_t* quants, int zero_point, F32x16 scale, F32x16 min,
+                                uint16_t* out) {
+  const I32x16 bytes = LoadU8(quants);
+  const I32x16 zero = BroadcastInt(zero_point);
+  const F32x16 low = ToFloat((bytes & BroadcastInt(15)) - zero);
+  const F32x16 high = ToFloat(ShiftRight<4>(bytes) - zero);
+  StoreBf16(out, Fma(low, scale, min));
+  StoreBf16(out + 16, Fma(high, scale, min));
+}
+
+inline void UnpackQ4_0Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; i += 32, row += 18) {
+    UnpackNibbles(row + 2, 8, BroadcastF16(row), Zero16(), out + i);
+  }
+}
+
+inline void UnpackQ4_1Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; i += 32, row += 20) {
+    UnpackNibbles(row + 4, 0, BroadcastF16(row), BroadcastF16(row + 2), out + i);
+  }
+}
+
+inline void UnpackQ8_0Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; i += 32, row += 34) {
+    const F32x16 scale = BroadcastF16(row);
+    const int8_t* quants = reinterpret_cast<const int8_t*>(row + 2);
+    StoreBf16(out + i, Fma(ToFloat(LoadI8(quants)), scale, Zero16()));
+    StoreBf16(out + i + 16, Fma(ToFloat(LoadI8(quants + 16)), scale, Zero16()));
+  }
+}
+
+}  // namespace QUIRE_ISA
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_UNPACK_H_
