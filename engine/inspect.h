@@ -1,0 +1,44 @@
+#ifndef QUIRE_ENGINE_INSPECT_H_
+#define QUIRE_ENGINE_INSPECT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "engine/memory_plan.h"
+#include "engine/model_config.h"
+
+namespace quire {
+
+// A tensor as it lies in its file.
+struct TensorReport {
+  std::string name;
+  std::vector<int64_t> shape;  // slowest first
+  std::string format;          // "Q4_1", "BF16", ...
+  int64_t num_parameters = 0;
+  int64_t num_bytes = 0;
+};
+
+// What is in a model's files, for people and scripts. Plain values: the files are closed again.
+struct ModelReport {
+  // What was found: "Hugging Face folder", "GGUF file", "config.json", "safetensors file".
+  std::string kind;
+  std::vector<TensorReport> tensors;  // none: a configuration or a vocabulary alone
+  // Nothing for files that do not say: a lone .safetensors, a GGUF file with a vocabulary only.
+  std::optional<ModelConfig> config;
+  std::string family_reason;  // where the family's name was found; empty without a config
+};
+
+// Looks at a folder in Hugging Face format (its config.json may be all there is), such a
+// config.json, a .gguf file or a single .safetensors file. Everything is checked that loading
+// checks, so what is refused here is refused there, with the same words: tensors that are missing,
+// left over or of another shape than the configuration says, and all that is wrong inside a file.
+// Cost: headers, and a few KiB of each tensor.
+absl::StatusOr<ModelReport> InspectModel(const std::string& path);
+
+}  // namespace quire
+
+#endif  // QUIRE_ENGINE_INSPECT_H_
