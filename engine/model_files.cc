@@ -1,6 +1,7 @@
 #include "engine/model_files.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <set>
 #include <sys/stat.h>
@@ -35,6 +36,7 @@ class Hash {
     Add(text.data(), text.size());
   }
   void Add(int64_t number) { Add(&number, sizeof(number)); }
+  void Add(double number) { Add(std::bit_cast<int64_t>(number)); }
   uint64_t value() const { return value_; }
 
  private:
@@ -44,24 +46,26 @@ class Hash {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(const std::string& path) {
-  absl::StatusOr<ModelConfig> config = ReadModelConfig(path);
-  if (!config.ok()) return config.status();
   std::unique_ptr<ModelFiles> files(new ModelFiles(path));
-  files->config_ = *std::move(config);
-  files->eos_token_ids_ = files->config_.eos_token_ids;
+  absl::StatusOr<ModelConfig> config;
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open the model"));
-  }
-  if (S_ISDIR(info.st_mode)) {
-    files->directory_ = path;
-    if (absl::Status status = files->OpenDirectory(); !status.ok()) return status;
-  } else {
+  const bool is_gguf = stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  if (is_gguf) {
     absl::StatusOr<std::unique_ptr<GgufFile>> gguf = GgufFile::Open(path);
     if (!gguf.ok()) return gguf.status();
     files->gguf_ = *std::move(gguf);
+    config = ModelConfigOfGguf(*files->gguf_);
+  } else {
+    files->directory_ = path;
+    config = ReadModelConfig(path);
   }
-  if (absl::Status status = files->IndexTensors(); !status.ok()) return status;
+  if (!config.ok()) return config.status();
+  files->config_ = *std::move(config);
+  files->eos_token_ids_ = files->config_.eos_token_ids;
+  absl::Status status;
+  if (!is_gguf) status = files->OpenDirectory();
+  if (status.ok()) status = files->IndexTensors();
+  if (!status.ok()) return status;
   files->fingerprint_ = files->Fingerprint();
   return files;
 }
@@ -205,6 +209,12 @@ uint64_t ModelFiles::Fingerprint() const {
   constexpr int64_t kNumSamples = 4;  // spread evenly, the first and the last byte included
   Hash hash;
   hash.Add(ToText(config_));
+  const RopeConfig& rope = config_.rope;
+  for (const double number :
+       {config_.norm_eps, rope.theta, rope.factor, rope.low_freq_factor, rope.high_freq_factor,
+        rope.beta_fast, rope.beta_slow, rope.attention_factor}) {
+    hash.Add(number);  // the text has six digits of each
+  }
   for (const FileTensor* tensor : tensors_) {
     hash.Add(tensor->name);
     hash.Add(InfoOf(tensor->view.dtype).name);
