@@ -78,6 +78,10 @@ void PrefixCache::Prune(NodeRef node) {
   if (IsAlive(node)) PruneFrom(node.index);
 }
 
+bool PrefixCache::HasChild(NodeRef parent, absl::Span<const int32_t> tokens) const {
+  return IsAlive(parent) && FindChild(parent.index, tokens) >= 0;
+}
+
 bool PrefixCache::IsPending(NodeRef node) const {
   return IsAlive(node) && nodes_[node.index].state == State::kPending;
 }

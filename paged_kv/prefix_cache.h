@@ -98,6 +98,7 @@ class PrefixCache : private BlockPool::IdleListener {
   // sequence calls it for its last node when it goes.
   void Prune(NodeRef node);
 
+  bool HasChild(NodeRef parent, absl::Span<const int32_t> tokens) const;
   bool IsPending(NodeRef node) const;
   uint64_t OwnerOf(NodeRef pending) const;  // REQUIRES: IsPending
 

@@ -2,12 +2,24 @@
 #define QUIRE_SCHEDULER_SCHEDULER_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <set>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
+#include "paged_kv/block_pool.h"
+#include "paged_kv/prefix_cache.h"
+#include "scheduler/budget.h"
 #include "scheduler/request.h"
+#include "scheduler/sequence.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/watermark.h"
 
 namespace quire {
 
@@ -26,15 +38,18 @@ struct SchedulerConfig {
   int32_t max_model_len = 0;
   int32_t max_queued_requests = 512;
   int64_t max_queued_prefill_tokens = 0;
-  int32_t max_preemptions = 3;
+  int32_t max_preemptions = 3;  // then all blocks that it can need are set aside for it
+  int32_t max_overtakes = 16;   // requests that may pass one which waits for blocks
   int32_t max_steps_in_flight = 1;
   AdmissionMode admission = AdmissionMode::kOptimistic;
   bool prefix_caching = true;
   TimeUs target_itl_us = 100'000;
-  // Measured at load: what a prompt token costs, and a step of decode rows besides. 0: unknown,
-  // chunks are limited by the budget only.
-  double us_per_prefill_token = 0;
-  double us_per_decode_step = 0;
+  // Measured at load (engine/calibration.h): a step takes about
+  //   us_per_step + rows * us_per_row + (sum over rows of keys attended to) * us_per_attended.
+  // All 0: unknown; chunks are limited by the token budget only.
+  double us_per_step = 0;
+  double us_per_row = 0;
+  double us_per_attended = 0;
   // Shuffles the order in which free blocks are handed out; tests only. 0: newest freed first.
   uint64_t block_shuffle_seed = 0;
 };
@@ -49,7 +64,9 @@ struct SchedulerStats {
   int64_t num_preemptions = 0;
   int64_t prefix_query_tokens = 0;
   int64_t prefix_hit_tokens = 0;
-  int64_t num_steps = 0;
+  int64_t num_steps = 0;         // planned, with rows
+  int64_t num_kv_rows = 0;       // rows whose K and V were written, per layer
+  int32_t max_seqs_in_step = 0;  // the most sequences that one step held
 };
 
 // What Add found; for the client's Accepted message.
@@ -58,24 +75,137 @@ struct AddResult {
   int32_t cached_tokens = 0;   // prompt tokens that the prefix cache holds right now
 };
 
-// A pure state machine: no clock, no thread, no device. See scheduler/README.md.
+// Scheduler decides what each step computes: which sequences, how many of their tokens, in which
+// blocks; who waits, who is preempted, who is over. It does not run steps, tell clients or read a
+// clock: engine/ does. See scheduler/README.md for the rules and why they never hang.
+//
+// A sequence is WAITING or RUNNING from Add until it is listed in an `ended`, exactly once. Up to
+// max_steps_in_flight steps may be planned and not yet committed; they commit in order.
+//
+// A pure state machine, one thread.
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
-  // RESOURCE_EXHAUSTED when the queue is full; INVALID_ARGUMENT when it can never fit.
+
+  // Puts a request into the queue. RESOURCE_EXHAUSTED "QUEUE_FULL: ..." when the queue is full;
+  // INVALID_ARGUMENT "CONTEXT_LENGTH_EXCEEDED: ..." or "REQUEST_EXCEEDS_KV_CAPACITY: ..." when it
+  // can never fit. REQUIRES: a new id above 0, a prompt that is not empty.
   absl::StatusOr<AddResult> Add(SequenceId id, std::shared_ptr<const Request> request, TimeUs now);
   // Ends the sequence in the next Plan or Commit; unknown ids are ignored.
   void End(SequenceId id, EndReason reason);
-  // Blocks [0, n) have been touched and may be handed out.
+  // Blocks [0, n) have been touched and may be handed out. Never called: all of them.
   void SetTouchedBlocks(int32_t n);
+  // REQUIRES: fewer than max_steps_in_flight steps are planned and not committed.
   StepPlan Plan(TimeUs now);
+  // REQUIRES: `step_id` is the oldest step not committed, with one result per planned sequence.
   CommitResult Commit(uint64_t step_id, absl::Span<const SequenceResult> results, TimeUs now);
   // The whole step is lost: its sequences end with kEngineFailed.
   CommitResult CommitFailed(uint64_t step_id, TimeUs now);
+  // Something is queued, running or in flight.
   bool HasWork() const;
-  SchedulerStats Stats() const;
+  SchedulerStats Stats() const;  // O(blocks)
+  // CHECK-fails unless all bookkeeping agrees. O(blocks + tokens). For tests and idle time.
   void CheckInvariants() const;
+
+ private:
+  // Higher priority first, then the order of Add.
+  struct QueueOrder {
+    bool operator()(const Sequence* a, const Sequence* b) const;
+  };
+  // One sequence's part of a step that is not committed.
+  struct InFlightPart {
+    SequenceId id = 0;
+    int32_t first_position = 0;
+    int32_t num_tokens = 0;
+    bool samples = false;
+    bool wants_prompt_logits = false;
+  };
+  struct InFlightStep {
+    StepId id = 0;
+    std::vector<InFlightPart> parts;
+  };
+  // A plan being made.
+  struct Draft {
+    TimeUs now;
+    StepBudget budget;
+    StepPlan plan;
+    int32_t promised_blocks = 0;  // kept for sequences that wait for blocks on their way
+    bool has_preempted = false;
+  };
+  enum class Room : uint8_t { kNow, kLater, kPreempted };
+  enum class Admission : uint8_t { kAdmitted, kWaitsForPrefix, kNoBlocks, kNoBudget };
+
+  // scheduler.cc: life and death of sequences, the phases of a plan.
+  Sequence* Find(SequenceId id) const;  // null: ended
+  void EndRequested(std::vector<EndedSequence>* ended);
+  void EndOverdue(TimeUs now, std::vector<EndedSequence>* ended);
+  void EndSequence(Sequence* sequence, EndReason reason, std::vector<EndedSequence>* ended,
+                   int32_t stop_token_id = -1);
+  void EnterQueue(Sequence* sequence);
+  void LeaveQueue(Sequence* sequence);
+  void DropResources(Sequence* sequence);
+  StepBudget SetAsideRows() const;
+  void DropOutOfWindow();
+  void PlanRunning(Draft* draft);
+  Room PlanOneRunning(Sequence* sequence, Draft* draft);
+  int32_t CapChunk(const Sequence& sequence, int32_t position, int32_t wanted) const;
+  void PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft);
+  void FinishPlan(Draft* draft);
+
+  // admission.cc
+  absl::Status CheckCanEverFit(const Request& request) const;
+  absl::Status CheckQueueHasRoom(int64_t num_tokens) const;
+  void AdmitWaiting(Draft* draft);
+  Admission TryAdmit(Sequence* sequence, Draft* draft);
+  bool HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& match, int32_t first_position,
+                        int32_t num_tokens, const Draft& draft) const;
+  void Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position, Draft* draft);
+  void CopyPartialBlock(Sequence* sequence, const PrefixMatch& match, Draft* draft);
+
+  // preemption.cc: memory among running sequences.
+  int32_t Demand(const Sequence& sequence) const;
+  int32_t ClaimedBlocks() const;
+  int32_t UsableBlocks(const Sequence& sequence, const Draft& draft) const;
+  int32_t NewBlocks(const Sequence& sequence, int32_t end) const;
+  void TakeBlocks(Sequence* sequence, int32_t end);
+  int32_t FitToBlocks(const Sequence& sequence, int32_t num_tokens, const Draft& draft) const;
+  Room MakeRoom(Sequence* sequence, int32_t num_blocks, Draft* draft);
+  Sequence* ChooseVictim(const Sequence& beneficiary) const;
+  void Preempt(Sequence* sequence, Draft* draft);
+
+  // prefix_wait.cc: who computes a prefix, who waits for it, who publishes.
+  PrefixMatch FindPrefix(const Sequence& sequence) const;
+  bool IsWaitingForPrefix(const Sequence& sequence) const;
+  void PromiseBlocks(Sequence* sequence);
+  void PublishBlocks(Sequence* sequence);
+  void LeavePrefix(Sequence* sequence);
+  void OrderRunning();
+
+  // commit.cc
+  InFlightStep TakeOldestStep(uint64_t step_id);
+  void CommitPart(const InFlightPart& part, const SequenceResult& result, CommitResult* out);
+
+  // Constant after construction.
+  const SchedulerConfig config_;
+  const int32_t num_groups_;
+  const int32_t max_model_len_;
+
+  BlockPool pool_;
+  PrefixCache cache_;
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::set<Sequence*, QueueOrder> waiting_;
+  // By effective priority, then arrival: plans go from the front, victims come from the back.
+  std::vector<Sequence*> running_;
+  std::vector<int32_t> free_seq_slots_;  // the back is given out next
+  std::deque<InFlightStep> in_flight_;
+  std::vector<std::pair<SequenceId, EndReason>> end_requests_;
+  Watermark watermark_;
+  StepId next_step_id_ = 1;
+  uint64_t next_arrival_ = 0;
+  int64_t queued_tokens_ = 0;
+  bool is_touch_told_ = false;
+  SchedulerStats counters_;  // the counting half of Stats()
 };
 
 }  // namespace quire

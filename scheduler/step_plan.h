@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+
 #include "scheduler/request.h"
 
 namespace quire {
@@ -22,8 +23,8 @@ struct PlannedSequence {
   std::vector<std::vector<int32_t>> block_tables;
   // The last row's token is in the KV cache already (full prefix hit): nothing is written for it.
   bool last_row_cached = false;
-  bool samples = false;     // the last row draws the next token
-  bool wants_logits = false;  // of the row that draws
+  bool samples = false;              // the last row draws the next token
+  bool wants_logits = false;         // of the row that draws
   bool wants_prompt_logits = false;  // of every row
   SamplingParams sampling;
 };
@@ -54,9 +55,15 @@ struct StepPlan {
   std::vector<BlockCopyPlan> copies;
   std::vector<EndedSequence> ended;
 
-  // "a:+16@0 b:+1@37": for tests and dumps.
+  // "a:+16@0 b:+1@37(cached) copy:3>7 c=deadline": for tests and dumps.
   std::string Describe() const;
 };
+
+// "a" for 1, "z" for 26, "aa" for 27.
+std::string SequenceName(SequenceId id);
+// "a=stop c=deadline".
+std::string DescribeEnded(absl::Span<const EndedSequence> ended);
+const char* EndReasonName(EndReason reason);  // as in the proto, in lower case
 
 // What the device said of one planned sequence, in the plan's order.
 struct SequenceResult {

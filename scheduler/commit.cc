@@ -1,0 +1,122 @@
+// What a step's results change; and the checks of the whole state.
+#include <algorithm>
+
+#include "kernels/check.h"
+#include "scheduler/scheduler.h"
+
+namespace quire {
+
+Scheduler::InFlightStep Scheduler::TakeOldestStep(uint64_t step_id) {
+  QUIRE_CHECK(!in_flight_.empty() && in_flight_.front().id == step_id, "steps commit in order");
+  InFlightStep step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  return step;
+}
+
+CommitResult Scheduler::Commit(uint64_t step_id, absl::Span<const SequenceResult> results,
+                               TimeUs now) {
+  const InFlightStep step = TakeOldestStep(step_id);
+  QUIRE_CHECK(results.size() == step.parts.size(), "one result per planned sequence");
+  cache_.SetNow(now);
+  CommitResult out;
+  EndRequested(&out.ended);
+  for (size_t i = 0; i < results.size(); ++i) CommitPart(step.parts[i], results[i], &out);
+  pool_.CommitStep(step_id);
+  EndOverdue(now, &out.ended);
+  return out;
+}
+
+CommitResult Scheduler::CommitFailed(uint64_t step_id, TimeUs now) {
+  const InFlightStep step = TakeOldestStep(step_id);
+  cache_.SetNow(now);
+  CommitResult out;
+  EndRequested(&out.ended);
+  for (const InFlightPart& part : step.parts) {
+    if (Sequence* sequence = Find(part.id)) {
+      EndSequence(sequence, EndReason::kEngineFailed, &out.ended);
+    }
+  }
+  pool_.CommitStep(step_id);
+  EndOverdue(now, &out.ended);
+  return out;
+}
+
+void Scheduler::CommitPart(const InFlightPart& part, const SequenceResult& result,
+                           CommitResult* out) {
+  Sequence* const sequence = Find(part.id);
+  if (sequence == nullptr) return;
+  --sequence->num_steps_in_flight;
+  if (!result.finite) {
+    EndSequence(sequence, EndReason::kNumericalFault, &out->ended);
+    return;
+  }
+  const int32_t end = part.first_position + part.num_tokens;
+  if (part.wants_prompt_logits) sequence->num_prompt_rows_told = end;
+  // One that was preempted meanwhile keeps its token, but has no blocks to publish.
+  if (sequence->is_running) {
+    sequence->num_committed_tokens = end;
+    PublishBlocks(sequence);
+  }
+  const Request& request = *sequence->request;
+  if (part.samples) {
+    --sequence->num_draws_in_flight;
+    if (!sequence->is_running) ++queued_tokens_;
+    out->tokens.push_back({sequence->id, result.token_id, sequence->num_generated()});
+    sequence->tokens.push_back(result.token_id);
+    const bool is_stop = std::find(request.stop_token_ids.begin(), request.stop_token_ids.end(),
+                                   result.token_id) != request.stop_token_ids.end();
+    if (is_stop) {
+      EndSequence(sequence, EndReason::kStop, &out->ended, result.token_id);
+    } else if (sequence->num_generated() >= request.max_tokens) {
+      EndSequence(sequence, EndReason::kLength, &out->ended);
+    }
+  } else if (request.max_tokens == 0 && end == sequence->num_prompt_tokens()) {
+    EndSequence(sequence, EndReason::kLength, &out->ended);
+  }
+}
+
+void Scheduler::CheckInvariants() const {
+  pool_.CheckInvariants();
+  cache_.CheckInvariants();
+  std::vector<int32_t> num_holders(pool_.num_blocks());
+  std::vector<bool> slot_taken(config_.max_num_seqs);
+  int64_t queued_tokens = 0;
+  for (const Sequence* sequence : waiting_) {
+    queued_tokens += static_cast<int64_t>(sequence->tokens.size());
+    QUIRE_CHECK(!sequence->is_running && sequence->seq_slot < 0, "WAITING holds no slot");
+    QUIRE_CHECK(sequence->table.num_blocks() == 0, "WAITING holds no block");
+    QUIRE_CHECK(sequence->nodes.empty(), "WAITING owns no node");
+  }
+  QUIRE_CHECK(queued_tokens == queued_tokens_, "queued tokens are counted");
+  for (const Sequence* sequence : running_) {
+    QUIRE_CHECK(sequence->is_running && !slot_taken[sequence->seq_slot], "slots are not shared");
+    slot_taken[sequence->seq_slot] = true;
+    QUIRE_CHECK(sequence->num_computed_tokens <= sequence->num_tokens(), "computed tokens exist");
+    QUIRE_CHECK(sequence->num_committed_tokens <= sequence->num_computed_tokens + 1,
+                "committed after computed");
+    QUIRE_CHECK(sequence->table.num_blocks() * config_.block_size >= sequence->num_computed_tokens,
+                "computed tokens have slots");
+    for (const std::vector<BlockId>& ids : sequence->table.ids()) {
+      for (const BlockId block : ids) {
+        if (block != kNoBlock) ++num_holders[block];
+      }
+    }
+    for (size_t i = 0; i < sequence->nodes.size(); ++i) {
+      const bool is_promised = static_cast<int32_t>(i) >= sequence->num_published;
+      QUIRE_CHECK(cache_.IsPending(sequence->nodes[i]) == is_promised, "promises are kept or open");
+      if (is_promised) {
+        QUIRE_CHECK(cache_.OwnerOf(sequence->nodes[i]) == sequence->id, "own promises");
+      }
+    }
+  }
+  for (BlockId block = 0; block < pool_.num_blocks(); ++block) {
+    QUIRE_CHECK(num_holders[block] == pool_.num_holders(block), "only running sequences hold");
+  }
+  QUIRE_CHECK(waiting_.size() + running_.size() == sequences_.size(), "in exactly one list");
+  QUIRE_CHECK(running_.size() + free_seq_slots_.size() == static_cast<size_t>(config_.max_num_seqs),
+              "slots are taken or free");
+  QUIRE_CHECK(static_cast<int32_t>(in_flight_.size()) <= config_.max_steps_in_flight,
+              "steps in flight are bounded");
+}
+
+}  // namespace quire

@@ -1,0 +1,285 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/check.h"
+#include "paged_kv/capacity.h"
+#include "paged_kv/eviction_lru.h"
+
+namespace quire {
+
+Scheduler::Scheduler(const SchedulerConfig& config)
+    : config_(config),
+      num_groups_(static_cast<int32_t>(config.group_windows.size())),
+      max_model_len_(static_cast<int32_t>(LongestSequence(
+          config.group_windows, config.block_size, config.num_blocks, config.max_num_batched_tokens,
+          config.max_model_len > 0 ? config.max_model_len
+                                   : std::numeric_limits<int32_t>::max() / 2))),
+      pool_(config.num_blocks, config.block_shuffle_seed),
+      cache_({.block_size = config.block_size, .group_windows = config.group_windows}, &pool_,
+             std::make_unique<LruEviction>(config.num_blocks)),
+      free_seq_slots_(config.max_num_seqs),
+      watermark_(config.num_blocks) {
+  QUIRE_CHECK(config.max_num_seqs > 0 && config.max_num_batched_tokens > config.max_num_seqs,
+              "every running sequence gets a row");
+  QUIRE_CHECK(config.max_logit_rows >= config.max_num_seqs, "every running sequence may draw");
+  QUIRE_CHECK(config.max_steps_in_flight > 0, "steps are taken");
+  std::iota(free_seq_slots_.rbegin(), free_seq_slots_.rend(), 0);
+}
+
+Scheduler::~Scheduler() = default;
+
+bool Scheduler::QueueOrder::operator()(const Sequence* a, const Sequence* b) const {
+  if (a->request->priority != b->request->priority) {
+    return a->request->priority > b->request->priority;
+  }
+  return a->arrival < b->arrival;
+}
+
+// ---- life and death of sequences ----
+
+absl::StatusOr<AddResult> Scheduler::Add(SequenceId id, std::shared_ptr<const Request> request,
+                                         TimeUs now) {
+  QUIRE_CHECK(id > 0 && Find(id) == nullptr, "a new id");
+  QUIRE_CHECK(!request->prompt_token_ids.empty(), "a prompt");
+  const auto num_tokens = static_cast<int64_t>(request->prompt_token_ids.size());
+  if (absl::Status status = CheckCanEverFit(*request); !status.ok()) return status;
+  if (absl::Status status = CheckQueueHasRoom(num_tokens); !status.ok()) return status;
+
+  auto owned = std::make_unique<Sequence>(id, std::move(request), num_groups_);
+  Sequence* const sequence = owned.get();
+  sequence->arrival = next_arrival_++;
+  sequence->added_at = now;
+  sequence->full_reservation = config_.admission == AdmissionMode::kReserve;
+  sequences_[id] = std::move(owned);
+  EnterQueue(sequence);
+
+  AddResult result;
+  result.queue_position =
+      static_cast<int32_t>(std::distance(waiting_.begin(), waiting_.find(sequence)));
+  result.cached_tokens = FindPrefix(*sequence).num_tokens;
+  return result;
+}
+
+void Scheduler::End(SequenceId id, EndReason reason) { end_requests_.push_back({id, reason}); }
+
+Sequence* Scheduler::Find(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : found->second.get();
+}
+
+void Scheduler::EnterQueue(Sequence* sequence) {
+  sequence->is_running = false;
+  sequence->times_passed = 0;
+  waiting_.insert(sequence);
+  queued_tokens_ += static_cast<int64_t>(sequence->tokens.size());
+}
+
+void Scheduler::LeaveQueue(Sequence* sequence) {
+  QUIRE_CHECK(waiting_.erase(sequence) == 1, "it waits");
+  queued_tokens_ -= static_cast<int64_t>(sequence->tokens.size());
+  sequence->waiting_on = {};
+}
+
+void Scheduler::DropResources(Sequence* sequence) {
+  LeavePrefix(sequence);
+  sequence->table.DropAll(sequence->last_step, &pool_);
+  free_seq_slots_.push_back(sequence->seq_slot);
+  sequence->seq_slot = -1;
+  running_.erase(std::find(running_.begin(), running_.end(), sequence));
+}
+
+void Scheduler::EndSequence(Sequence* sequence, EndReason reason, std::vector<EndedSequence>* ended,
+                            int32_t stop_token_id) {
+  if (sequence->is_running) {
+    DropResources(sequence);
+  } else {
+    LeaveQueue(sequence);
+  }
+  EndedSequence& end = ended->emplace_back();
+  end.id = sequence->id;
+  end.reason = reason;
+  end.stop_token_id = stop_token_id;
+  end.prompt_tokens = sequence->num_prompt_tokens();
+  end.cached_tokens = sequence->cached_tokens;
+  end.completion_tokens = sequence->num_generated();
+  end.num_preemptions = sequence->num_preemptions;
+  end.added_at = sequence->added_at;
+  end.first_scheduled_at = sequence->first_scheduled_at;
+  sequences_.erase(sequence->id);
+}
+
+void Scheduler::EndRequested(std::vector<EndedSequence>* ended) {
+  for (const auto& [id, reason] : end_requests_) {
+    if (Sequence* sequence = Find(id)) EndSequence(sequence, reason, ended);
+  }
+  end_requests_.clear();
+}
+
+void Scheduler::EndOverdue(TimeUs now, std::vector<EndedSequence>* ended) {
+  std::vector<std::pair<Sequence*, EndReason>> overdue;
+  const auto check = [&](Sequence* sequence) {
+    const Request& request = *sequence->request;
+    if (now >= request.deadline) {
+      overdue.push_back({sequence, EndReason::kDeadline});
+    } else if (now >= request.time_limit) {
+      overdue.push_back({sequence, EndReason::kTimeLimit});
+    } else if (now >= request.queue_deadline && sequence->first_scheduled_at == kNever) {
+      overdue.push_back({sequence, EndReason::kQueueTimeout});
+    }
+  };
+  for (Sequence* sequence : running_) check(sequence);
+  for (Sequence* sequence : waiting_) check(sequence);
+  for (const auto& [sequence, reason] : overdue) EndSequence(sequence, reason, ended);
+}
+
+// ---- the phases of a plan ----
+
+StepPlan Scheduler::Plan(TimeUs now) {
+  QUIRE_CHECK(static_cast<int32_t>(in_flight_.size()) < config_.max_steps_in_flight,
+              "commit before planning on");
+  if (!is_touch_told_) pool_.SetTouched(config_.num_blocks);
+  cache_.SetNow(now);
+  std::vector<EndedSequence> ended;
+  EndRequested(&ended);
+  EndOverdue(now, &ended);
+
+  OrderRunning();
+  DropOutOfWindow();
+  Draft draft{.now = now, .budget = SetAsideRows(), .plan = {}};
+  draft.plan.step_id = next_step_id_;
+  draft.plan.ended = std::move(ended);
+  PlanRunning(&draft);
+  AdmitWaiting(&draft);
+  FinishPlan(&draft);
+  return std::move(draft.plan);
+}
+
+StepBudget Scheduler::SetAsideRows() const {
+  const bool anything_decodes =
+      std::any_of(running_.begin(), running_.end(),
+                  [](const Sequence* sequence) { return sequence->is_decoding(); });
+  StepBudget budget(config_, anything_decodes);
+  for (const Sequence* sequence : running_) {
+    if (sequence->num_remaining() > 0) budget.SetAside(sequence->num_computed_tokens);
+  }
+  return budget;
+}
+
+void Scheduler::DropOutOfWindow() {
+  for (Sequence* sequence : running_) {
+    for (int32_t group = 0; group < num_groups_; ++group) {
+      const int32_t window = config_.group_windows[group];
+      const int32_t first_seen = sequence->num_computed_tokens - window + 1;
+      if (window == 0 || first_seen <= 0) continue;
+      sequence->table.DropBefore(group, first_seen / config_.block_size, sequence->last_step,
+                                 &pool_);
+    }
+  }
+}
+
+void Scheduler::PlanRunning(Draft* draft) {
+  // Victims come from the back, so those in front of `i` are planned and stay.
+  for (size_t i = 0; i < running_.size();) {
+    if (PlanOneRunning(running_[i], draft) != Room::kPreempted) ++i;
+  }
+  watermark_.OnStep(draft->has_preempted);
+}
+
+Scheduler::Room Scheduler::PlanOneRunning(Sequence* sequence, Draft* draft) {
+  const int32_t remaining = sequence->num_remaining();
+  if (remaining == 0) return Room::kLater;
+  const int32_t position = sequence->num_computed_tokens;
+  const bool wants_rows = sequence->WantsPromptRow(position);
+  int32_t num_tokens =
+      1 + draft->budget.LargestChunk(position + 1, CapChunk(*sequence, position, remaining) - 1,
+                                     wants_rows);
+  num_tokens = FitToBlocks(*sequence, num_tokens, *draft);
+  const Room room = MakeRoom(sequence, NewBlocks(*sequence, position + num_tokens), draft);
+  if (room != Room::kNow) return room;
+  draft->budget.Spend(position + 1, num_tokens - 1, wants_rows ? num_tokens - 1 : 0);
+  TakeBlocks(sequence, position + num_tokens);
+  PlanChunk(sequence, num_tokens, draft);
+  return Room::kNow;
+}
+
+// A chunk's rows are either all owed to the listener or none is.
+int32_t Scheduler::CapChunk(const Sequence& sequence, int32_t position, int32_t wanted) const {
+  for (const int32_t border : {sequence.num_prompt_rows_told, sequence.num_prompt_tokens()}) {
+    const bool is_border = sequence.WantsPromptRow(border - 1) != sequence.WantsPromptRow(border);
+    if (is_border && position < border) wanted = std::min(wanted, border - position);
+  }
+  return wanted;
+}
+
+void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) {
+  PlannedSequence& planned = draft->plan.sequences.emplace_back();
+  planned.id = sequence->id;
+  planned.seq_slot = sequence->seq_slot;
+  planned.first_position = sequence->num_computed_tokens;
+  planned.num_tokens = num_tokens;
+  const int32_t end = planned.first_position + num_tokens;
+  const auto num_known = static_cast<int32_t>(sequence->tokens.size());
+  for (int32_t position = planned.first_position; position < end; ++position) {
+    const bool is_known = position < num_known;
+    planned.token_ids.push_back(is_known ? sequence->tokens[position] : -1 - sequence->seq_slot);
+  }
+  planned.block_tables = sequence->table.ids();
+  planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
+  planned.samples = end == sequence->num_tokens() && sequence->request->max_tokens > 0;
+  planned.wants_logits = planned.samples && sequence->request->logits != LogitsWanted::kNone;
+  planned.wants_prompt_logits = sequence->WantsPromptRow(planned.first_position);
+  planned.sampling = sequence->request->sampling;
+
+  sequence->num_computed_tokens = end;
+  sequence->num_draws_in_flight += planned.samples;
+  ++sequence->num_steps_in_flight;
+  sequence->last_step = draft->plan.step_id;
+  sequence->first_scheduled_at = std::min(sequence->first_scheduled_at, draft->now);
+  draft->plan.num_tokens += num_tokens;
+  counters_.num_kv_rows += num_tokens - (planned.last_row_cached ? 1 : 0);
+}
+
+void Scheduler::FinishPlan(Draft* draft) {
+  const StepPlan& plan = draft->plan;
+  if (plan.num_tokens == 0) {
+    // Liveness: with nothing on its way, something moves or ends in every plan.
+    QUIRE_CHECK(sequences_.empty() || !plan.ended.empty() || !in_flight_.empty() ||
+                    pool_.num_touched() < pool_.num_blocks(),
+                "the scheduler never hangs");
+    return;
+  }
+  InFlightStep& step = in_flight_.emplace_back();
+  step.id = next_step_id_++;
+  for (const PlannedSequence& planned : plan.sequences) {
+    step.parts.push_back({planned.id, planned.first_position, planned.num_tokens, planned.samples,
+                          planned.wants_prompt_logits});
+  }
+  ++counters_.num_steps;
+  counters_.max_seqs_in_step =
+      std::max(counters_.max_seqs_in_step, static_cast<int32_t>(plan.sequences.size()));
+}
+
+// ---- what others may know ----
+
+void Scheduler::SetTouchedBlocks(int32_t n) {
+  is_touch_told_ = true;
+  pool_.SetTouched(n);
+}
+
+bool Scheduler::HasWork() const { return !sequences_.empty() || !in_flight_.empty(); }
+
+SchedulerStats Scheduler::Stats() const {
+  SchedulerStats stats = counters_;
+  stats.num_running = static_cast<int32_t>(running_.size());
+  stats.num_waiting = static_cast<int32_t>(waiting_.size());
+  stats.queued_prefill_tokens = queued_tokens_;
+  stats.blocks_total = pool_.num_blocks();
+  stats.blocks_held = pool_.num_held();
+  stats.blocks_cached = pool_.CountCachedUnheld();
+  return stats;
+}
+
+}  // namespace quire

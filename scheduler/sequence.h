@@ -1,0 +1,94 @@
+#ifndef QUIRE_SCHEDULER_SEQUENCE_H_
+#define QUIRE_SCHEDULER_SEQUENCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "paged_kv/block_pool.h"
+#include "paged_kv/block_table.h"
+#include "paged_kv/prefix_cache.h"
+#include "scheduler/request.h"
+
+namespace quire {
+
+// Sequence is one request's life in the scheduler: its tokens, how far they are computed, and what
+// it holds. It decides nothing.
+//
+// WAITING: holds no block, slot or row. RUNNING: in the running list, with a seq_slot. Preemption
+// leads back to WAITING. `num_computed_tokens` chases num_tokens().
+//
+// Owned by Scheduler.
+struct Sequence {
+  Sequence(SequenceId sequence_id, std::shared_ptr<const Request> its_request, int32_t num_groups)
+      : id(sequence_id),
+        request(std::move(its_request)),
+        tokens(request->prompt_token_ids),
+        table(num_groups) {}
+
+  int32_t num_prompt_tokens() const {
+    return static_cast<int32_t>(request->prompt_token_ids.size());
+  }
+  int32_t num_generated() const {
+    return static_cast<int32_t>(tokens.size()) - num_prompt_tokens();
+  }
+  // Tokens known, and those that steps in flight are drawing.
+  int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()) + num_draws_in_flight; }
+  // Positions whose keys and values it ever needs: the last token drawn is not computed.
+  int32_t max_positions() const {
+    return num_prompt_tokens() + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
+  }
+  // Rows left to plan with what is known now.
+  int32_t num_remaining() const {
+    const int32_t num_drawn = num_generated() + num_draws_in_flight;
+    const bool is_all_drawn = request->max_tokens > 0 && num_drawn >= request->max_tokens;
+    return is_all_drawn ? 0 : num_tokens() - num_computed_tokens;
+  }
+  bool is_decoding() const { return num_tokens() > num_prompt_tokens() && num_remaining() == 1; }
+  // The logits of the prompt's row at `position` are still owed to the listener.
+  bool WantsPromptRow(int32_t position) const {
+    return request->logits == LogitsWanted::kPromptAndGenerated &&
+           position >= num_prompt_rows_told && position < num_prompt_tokens();
+  }
+  // Tokens that the prefix cache may stand in for: all, but for prompt rows that are owed.
+  int32_t num_reusable_tokens() const {
+    return WantsPromptRow(num_prompt_rows_told) ? num_prompt_rows_told
+                                                : static_cast<int32_t>(tokens.size());
+  }
+
+  const SequenceId id;
+  const std::shared_ptr<const Request> request;
+  uint64_t arrival = 0;  // order of Add
+  TimeUs added_at = 0;
+  TimeUs first_scheduled_at = kNever;
+
+  std::vector<int32_t> tokens;       // prompt, then generated
+  int32_t num_computed_tokens = 0;   // positions planned or computed since admission
+  int32_t num_committed_tokens = 0;  // positions whose KV is known to be good
+  int32_t num_draws_in_flight = 0;
+  int32_t num_steps_in_flight = 0;
+  StepId last_step = 0;              // newest step that names it
+  int32_t num_prompt_rows_told = 0;  // prompt rows [0, n) whose logits went to the listener
+  int32_t cached_tokens = 0;         // at first admission
+  int32_t num_preemptions = 0;
+  int32_t times_passed = 0;       // by requests behind it, since it last waited
+  bool full_reservation = false;  // all blocks that it can ever need are set aside for it
+
+  // RUNNING only.
+  bool is_running = false;
+  int32_t seq_slot = -1;
+  int32_t effective_priority = 0;  // max(own, its waiters')
+  bool last_token_cached = false;  // full hit: the last row is computed, its KV is there
+  BlockTable table;
+  // Nodes of its first blocks: [0, num_published) VALID, the rest PENDING and its own.
+  std::vector<NodeRef> nodes;
+  int32_t num_published = 0;
+  bool publishes = false;  // false as soon as one of its blocks stays private
+
+  // WAITING only.
+  NodeRef waiting_on;  // a PENDING node of a running sequence
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_SEQUENCE_H_
