@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -58,7 +60,7 @@ class Server {
   };
   struct DrainResult {
     int finished = 0;  // streams that ended by themselves
-    int ended = 0;     // streams that were ended
+    int ended = 0;     // streams that were ended with DRAINING, queued ones included
   };
   // Readiness goes off; after the delay new calls and those still in the queue get DRAINING; the
   // running ones go on until the timeout. Then the port is closed and the engine ends. Blocks.
@@ -69,7 +71,9 @@ class Server {
   explicit Server(const ServerConfig& config);
 
   std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<GrpcEndpoint> endpoint_;
+  std::unique_ptr<GrpcEndpoint> endpoint_;  // uses core_
+  std::mutex drain_mu_;                     // held for as long as the drain takes
+  std::optional<DrainResult> drain_result_;  // guarded by drain_mu_
 };
 
 }  // namespace quire

@@ -1,0 +1,158 @@
+#ifndef QUIRE_SERVER_GENERATION_H_
+#define QUIRE_SERVER_GENERATION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "engine/token_listener.h"
+#include "quire/v1/generation.pb.h"
+#include "server/delta_builder.h"
+#include "server/server_config.h"
+#include "server/serving_model.h"
+
+namespace quire {
+
+// Where a Generation writes: the transport's end of one stream. All calls come one at a time. No
+// call may call back into the Generation before it returns.
+class GenerationWriter {
+ public:
+  virtual ~GenerationWriter() = default;
+  // Generation::OnWritten answers. The response may be changed as soon as this returns.
+  virtual void Write(const v1::GenerateResponse& response) = 0;
+  // The last response, then OK. Nothing is called after it but Cancel.
+  virtual void WriteLast(const v1::GenerateResponse& response) = 0;
+  // The end; a write may be outstanding. Nothing is called after it but Cancel.
+  virtual void Finish(const absl::Status& status) = 0;
+  // Throws away what the client does not read.
+  virtual void Cancel() = 0;
+};
+
+class Generation;
+
+// Who keeps all generations (ServerCore). Outlives them.
+class GenerationHost {
+ public:
+  virtual ~GenerationHost() = default;
+  // Calls generation->Pump() soon, on a thread that may take its time.
+  virtual void PumpSoon(std::shared_ptr<Generation> generation) = 0;
+  // The status is settled; the id may be used again. Must not call the generation.
+  virtual void OnFinished(const Generation& generation, const absl::Status& status) = 0;
+  virtual bool refuses_new() const = 0;
+};
+
+// The life of one Generate call: turns what the engine tells into events in the API's order, keeps
+// one write in flight, and makes sure of exactly one end, whatever happens in whichever order. It
+// knows no gRPC; it does not tokenise on the threads that call it, but where Prepare and Pump run.
+//
+// Held by the engine (as listener), the host and the transport; what ends last, frees it. The
+// transport's end (`writer`) may go away only after OnClosed.
+//
+// Threads: any. Two locks: the engine thread takes only the one of the inbox, for moments; `mu_`
+// orders all calls of the writer.
+class Generation final : public TokenListener, public std::enable_shared_from_this<Generation> {
+ public:
+  // `request` is checked (CheckGenerate). `deadline`: of the call, on the engine's clock.
+  Generation(std::string request_id, v1::GenerateRequest request, TimeUs deadline,
+             const ServingModel& model, const ServerLimits& limits, GenerationHost& host,
+             GenerationWriter* writer);
+
+  // Tokenises the prompt and submits it. Call once.
+  void Prepare();
+  // Writes what there is to write, if no write is outstanding.
+  void Pump();
+
+  // From the transport.
+  void OnWritten(bool ok);
+  void OnClientGone();
+  void OnClosed();  // the writer is gone; nothing comes after this
+
+  // Ends it with `reason`, now or as soon as it is submitted. The engine says when it is over.
+  void End(EndReason reason);
+  // Ends it at once where the client has not read for too long.
+  void CheckProgress(TimeUs now);
+
+  // TokenListener: the engine thread.
+  void OnAccepted(int queue_position, int cached_tokens) override;
+  void OnRefused(const absl::Status& status) override;
+  void OnToken(const NewToken& token, absl::Span<const float> logits) override;
+  void OnEnd(const EndedSequence& end) override;
+
+  const std::string& request_id() const { return request_id_; }
+
+ private:
+  // What the engine said and nobody has looked at yet.
+  struct Inbox {
+    bool accepted = false;
+    int queue_position = 0;
+    int cached_tokens = 0;
+    absl::Status refused;
+    std::vector<int32_t> token_ids;
+    TimeUs first_token_at = 0;
+    std::optional<EndedSequence> end;
+  };
+  enum class Step { kNothing, kWrite, kWriteLast, kFinish };
+
+  absl::Status BuildRequest(Request& request);
+  void Wake();
+  // The three of them are called by whoever holds `building_`.
+  void TakeInbox();
+  Step NextStep();
+  Step NextStepAfterEnd();
+  void FillAccepted(v1::Accepted* accepted) const;
+  void FillPrompt(v1::Prompt* prompt);
+  void FillFinished(v1::Finished* finished) const;
+  // REQUIRES: mu_ is held, finished_ is false.
+  void FinishLocked(absl::Status status);
+  void FinishNow(EndReason reason);
+
+  // Constant after construction.
+  const std::string request_id_;
+  const v1::GenerateRequest request_;
+  const TimeUs deadline_;
+  const ServingModel& model_;
+  const ServerLimits& limits_;
+  GenerationHost& host_;
+  Engine& engine_;
+  const TimeUs arrived_at_;
+  const bool stream_;
+
+  // Set in Prepare, before Submit; constant after.
+  v1::GenerationParams params_;
+  std::shared_ptr<const Request> engine_request_;
+
+  std::mutex inbox_mu_;
+  Inbox inbox_;                             // guarded by inbox_mu_
+  std::atomic<bool> wake_pending_ = false;  // PumpSoon was called, Pump has not begun
+  std::atomic<int32_t> num_tokens_ = 0;     // that the engine has told
+
+  // Of whoever holds `building_`.
+  std::optional<DeltaBuilder> deltas_;
+  Inbox seen_;  // all that was taken from inbox_; token_ids is scratch
+  v1::GenerateResponse response_;
+  absl::Status final_status_;
+  bool accepted_told_ = false;
+  int64_t prompt_told_ = 0;
+  bool flushed_ = false;
+  bool choice_told_ = false;
+
+  std::mutex mu_;
+  GenerationWriter* writer_;                      // guarded by mu_, as all below
+  std::optional<SequenceId> sequence_id_;
+  std::optional<EndReason> end_wanted_;  // came before there was a sequence
+  bool building_ = false;                // a thread makes the next response
+  bool build_again_ = false;             // another thread wanted to meanwhile
+  bool writing_ = false;
+  bool finished_ = false;
+  TimeUs waiting_since_ = 0;  // for the write in flight, or for the transport to close
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_GENERATION_H_

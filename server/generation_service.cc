@@ -1,0 +1,163 @@
+// GenerationService over gRPC's callback API: one reactor per stream. What a stream does is decided
+// in generation.h; here it meets the transport.
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "quire/v1/generation.grpc.pb.h"
+#include "server/errors.h"
+#include "server/grpc_endpoint.h"
+#include "server/unary_call.h"
+#include "server/validation.h"
+
+namespace quire {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+
+constexpr char kRequestIdKey[] = "x-request-id";
+constexpr int kMaxAbortIds = 1024;
+
+// When the engine ends it, so that the answer with its details reaches the client before the
+// client's own clock does: a tenth of what is left earlier, at most 20 ms.
+TimeUs EngineDeadline(const CallbackServerContext& context, TimeUs now) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return kNever;
+  const TimeUs left = std::chrono::duration_cast<std::chrono::microseconds>(
+                          deadline - std::chrono::system_clock::now())
+                          .count();
+  if (left > kNever / 2) return kNever;
+  return now + left - std::clamp<TimeUs>(left / 10, 0, 20'000);
+}
+
+class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationWriter {
+ public:
+  GenerateReactor(ServerCore& core, CallbackServerContext* context, const ByteBuffer& bytes)
+      : core_(core), context_(context) {
+    absl::Status status = core_.Enter();
+    entered_ = status.ok();
+    if (status.ok()) status = Begin(bytes);
+    if (status.ok()) return;
+    Finish(status);
+  }
+
+  // GenerationWriter.
+  void Write(const v1::GenerateResponse& response) override {
+    buffer_ = SerializeResponse(response);
+    StartWrite(&buffer_);
+  }
+  void WriteLast(const v1::GenerateResponse& response) override {
+    buffer_ = SerializeResponse(response);
+    StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+  void Finish(const absl::Status& status) override {
+    if (const auto delay_ms = RetryDelayMs(status)) {
+      context_->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
+    }
+    grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
+  }
+  void Cancel() override { context_->TryCancel(); }
+
+  // The transport's reactions.
+  void OnWriteDone(bool ok) override { generation_->OnWritten(ok); }
+  void OnCancel() override {
+    if (generation_ != nullptr) generation_->OnClientGone();
+  }
+  void OnDone() override {
+    if (generation_ != nullptr) core_.OnClosed(generation_);
+    if (entered_) core_.Leave();
+    delete this;
+  }
+
+ private:
+  absl::Status Begin(const ByteBuffer& bytes) {
+    const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
+    if (!model.ok()) return model.status();
+    v1::GenerateRequest request;
+    absl::Status status = ParseRequest(bytes, &request);
+    if (!status.ok()) return status;
+    absl::StatusOr<std::string> id = RequestId(request);
+    if (!id.ok()) return id.status();
+    context_->AddInitialMetadata(kRequestIdKey, *id);
+    status = CheckGenerate(request, **model, core_.config().limits);
+    if (!status.ok()) return status;
+    const TimeUs deadline = EngineDeadline(*context_, (*model)->engine->Now());
+    const bool is_tokenized = request.has_token_ids();
+    auto generation = core_.AddGeneration(*id, std::move(request), deadline, **model, this);
+    if (!generation.ok()) return generation.status();
+    generation_ = *generation;
+    if (is_tokenized) {
+      generation_->Prepare();
+    } else {
+      core_.RunTextJob([generation = generation_] { generation->Prepare(); });
+    }
+    return absl::OkStatus();
+  }
+
+  // From the request, from metadata, or made.
+  absl::StatusOr<std::string> RequestId(const v1::GenerateRequest& request) {
+    if (!request.request_id().empty()) {
+      const absl::Status status = CheckRequestId(request.request_id(), "request_id");
+      if (!status.ok()) return status;
+      return request.request_id();
+    }
+    const auto& metadata = context_->client_metadata();
+    const auto it = metadata.find(kRequestIdKey);
+    if (it == metadata.end()) return core_.MakeRequestId();
+    const absl::string_view id(it->second.data(), it->second.size());
+    const absl::Status status = CheckRequestId(id, absl::StrCat("metadata ", kRequestIdKey));
+    if (!status.ok()) return status;
+    return std::string(id);
+  }
+
+  ServerCore& core_;
+  CallbackServerContext* const context_;
+  bool entered_ = false;
+  std::shared_ptr<Generation> generation_;  // null: refused before there was one
+  ByteBuffer buffer_;                       // of the write in flight
+};
+
+absl::StatusOr<v1::AbortResponse> Abort(const v1::AbortRequest& request, ServerCore& core) {
+  if (request.request_ids_size() > kMaxAbortIds) {
+    return InvalidField("request_ids", absl::StrCat(request.request_ids_size(), " ids; at most ",
+                                                    kMaxAbortIds, " are allowed"));
+  }
+  for (const std::string& id : request.request_ids()) core.Abort(id);
+  return v1::AbortResponse();
+}
+
+using RawGeneration = v1::GenerationService::WithRawCallbackMethod_Generate<
+    v1::GenerationService::WithRawCallbackMethod_Abort<v1::GenerationService::Service>>;
+
+class GenerationServiceHandler final : public RawGeneration {
+ public:
+  explicit GenerationServiceHandler(ServerCore& core) : core_(core) {}
+
+  grpc::ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
+                                                 const ByteBuffer* in) override {
+    return new GenerateReactor(core_, context, *in);
+  }
+
+  grpc::ServerUnaryReactor* Abort(CallbackServerContext* /*context*/, const ByteBuffer* in,
+                                  ByteBuffer* out) override {
+    return AnswerNow<v1::AbortRequest>(core_, in, out, [this](const v1::AbortRequest& request) {
+      return quire::Abort(request, core_);
+    });
+  }
+
+ private:
+  ServerCore& core_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeGenerationService(ServerCore& core) {
+  return std::make_unique<GenerationServiceHandler>(core);
+}
+
+}  // namespace quire

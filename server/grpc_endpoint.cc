@@ -1,0 +1,69 @@
+#include "server/grpc_endpoint.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "server/server_core.h"
+
+namespace quire {
+namespace {
+
+constexpr int kSecondMs = 1000;
+
+void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(limits.max_receive_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, limits.max_metadata_bytes);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30 * kSecondMs);
+  // A healthy client that is not inside a read answers pings only every 5 s or so.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20 * kSecondMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // The server's own pings carry no data either: without this it stops after two.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5 * kSecondMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 15 * 60 * kSecondMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_concurrent_requests);
+  // Two servers must not share a port unseen.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
+  const ServerConfig& config = core.config();
+  if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);
+  grpc::ServerBuilder builder;
+  SetConnectionLimits(config.limits, builder);
+  endpoint->services_[0] = MakeGenerationService(core);
+  endpoint->services_[1] = MakeTokenizerService(core);
+  endpoint->services_[2] = MakeModelService(core);
+  endpoint->services_[3] = MakeHealthService(core);
+  for (const auto& service : endpoint->services_) builder.RegisterService(service.get());
+  builder.AddListeningPort(config.listen, grpc::InsecureServerCredentials(), &endpoint->port_);
+  endpoint->server_ = builder.BuildAndStart();
+  if (endpoint->server_ == nullptr || endpoint->port_ == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", config.listen,
+                     ": the address is in use, not of this machine, or not host:port; choose "
+                     "another with --listen (port 0: any free one)"));
+  }
+  endpoint->address_ = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":",
+                                    endpoint->port_);
+  return endpoint;
+}
+
+GrpcEndpoint::~GrpcEndpoint() = default;
+
+void GrpcEndpoint::Shutdown(int64_t timeout_ms) {
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+  server_->Wait();
+}
+
+}  // namespace quire

@@ -1,0 +1,111 @@
+// grpc.health.v1.Health over HealthBoard. Our own, because gRPC's is not seen by reflection.
+#include <mutex>
+#include <string>
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "server/grpc_endpoint.h"
+#include "server/server_core.h"
+
+namespace quire {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+HealthCheckResponse::ServingStatus StatusOf(std::optional<bool> serving) {
+  if (!serving) return HealthCheckResponse::SERVICE_UNKNOWN;
+  return *serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+}
+
+// Writes the newest state whenever it differs from what was written last.
+class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
+                           public HealthBoard::Watcher {
+ public:
+  WatchReactor(HealthBoard& board, std::string name) : board_(board), name_(std::move(name)) {
+    if (!board_.Add(this)) {
+      FinishOnce(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL: too many watches are open");
+    }
+  }
+
+  void OnHealthChanged(bool ready, bool alive) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    wanted_ = StatusOf(HealthBoard::Pick(name_, ready, alive));
+    WriteLocked();
+  }
+  void OnWriteDone(bool ok) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    writing_ = false;
+    if (ok) WriteLocked();
+  }
+  // A watch ends when the client leaves or the server closes, never by itself.
+  void OnHealthClosed() override {
+    FinishOnce(grpc::StatusCode::UNAVAILABLE, "DRAINING: the server shuts down");
+  }
+  void OnCancel() override {
+    FinishOnce(grpc::StatusCode::CANCELLED, "CANCELLED: the client cancelled the call");
+  }
+  void OnDone() override {
+    board_.Remove(this);
+    delete this;
+  }
+
+ private:
+  void WriteLocked() {
+    if (writing_ || finished_ || wanted_ == told_) return;
+    writing_ = true;
+    told_ = wanted_;
+    response_.set_status(static_cast<HealthCheckResponse::ServingStatus>(told_));
+    StartWrite(&response_);
+  }
+
+  void FinishOnce(grpc::StatusCode code, const char* message) {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (finished_) return;
+    finished_ = true;
+    Finish(grpc::Status(code, message));
+  }
+
+  HealthBoard& board_;
+  const std::string name_;
+  std::mutex mu_;  // guards all below
+  int wanted_ = -1;
+  int told_ = -1;
+  bool writing_ = false;
+  bool finished_ = false;
+  HealthCheckResponse response_;
+};
+
+class HealthServiceHandler final : public Health::CallbackService {
+ public:
+  explicit HealthServiceHandler(HealthBoard& board) : board_(board) {}
+
+  grpc::ServerUnaryReactor* Check(CallbackServerContext* context, const HealthCheckRequest* request,
+                                  HealthCheckResponse* response) override {
+    grpc::ServerUnaryReactor* call = context->DefaultReactor();
+    const std::optional<bool> serving = board_.Get(request->service());
+    response->set_status(StatusOf(serving));
+    call->Finish(serving ? grpc::Status::OK
+                         : grpc::Status(grpc::StatusCode::NOT_FOUND,
+                                        "NOT_FOUND: known are \"\", \"liveness\" and "
+                                        "\"quire.v1.GenerationService\""));
+    return call;
+  }
+
+  grpc::ServerWriteReactor<HealthCheckResponse>* Watch(CallbackServerContext* /*context*/,
+                                                       const HealthCheckRequest* request) override {
+    return new WatchReactor(board_, request->service());
+  }
+
+ private:
+  HealthBoard& board_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeHealthService(ServerCore& core) {
+  return std::make_unique<HealthServiceHandler>(core.health());
+}
+
+}  // namespace quire

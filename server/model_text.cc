@@ -1,0 +1,47 @@
+#include "server/model_text.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/gguf.h"
+#include "server/text/gguf_vocab.h"
+
+namespace quire {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& model_path) {
+  if (!absl::EndsWithIgnoreCase(model_path, ".gguf")) return Tokenizer::Open(model_path);
+  const absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(model_path);
+  if (!file.ok()) return file.status();
+  if (!(*file)->Has("tokenizer.ggml.tokens")) {
+    return absl::NotFoundError(absl::StrCat(model_path, ": no key tokenizer.ggml.tokens"));
+  }
+  const absl::StatusOr<TextVocab> vocab = ReadGgufVocab(**file);
+  if (!vocab.ok()) return vocab.status();
+  return Tokenizer::FromVocab(*vocab);
+}
+
+}  // namespace
+
+ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer,
+                     std::unique_ptr<ChatTemplate> chat_template)
+    : tokenizer_(std::move(tokenizer)),
+      chat_template_(std::move(chat_template)),
+      chat_template_error_(absl::NotFoundError("the model has no chat template")) {}
+
+absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(const std::string& model_path) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(model_path);
+  if (!tokenizer.ok()) return tokenizer.status();
+  if (!(*tokenizer)->has_chat_template()) {
+    return std::make_unique<ModelText>(*std::move(tokenizer), nullptr);
+  }
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat_template =
+      ChatTemplate::Compile((*tokenizer)->chat_template(), (*tokenizer)->special_tokens_json());
+  auto text = std::make_unique<ModelText>(
+      *std::move(tokenizer), chat_template.ok() ? *std::move(chat_template) : nullptr);
+  if (!chat_template.ok()) text->chat_template_error_ = chat_template.status();
+  return text;
+}
+
+}  // namespace quire

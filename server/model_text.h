@@ -1,0 +1,36 @@
+#ifndef QUIRE_SERVER_MODEL_TEXT_H_
+#define QUIRE_SERVER_MODEL_TEXT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/text/text.h"
+
+namespace quire {
+
+// Which tokenizer and chat template belong to a model? What they do is server/text's.
+// Immutable; any thread.
+class ModelText {
+ public:
+  // `model_path` is a folder in Hugging Face format or a GGUF file, with or without weights.
+  // NotFound where it has no tokenizer at all; other errors mean that what it has is broken. A chat
+  // template that does not compile is no failure of the model: see chat_template_error().
+  static absl::StatusOr<std::unique_ptr<ModelText>> Open(const std::string& model_path);
+  // `chat_template` may be null.
+  ModelText(std::unique_ptr<Tokenizer> tokenizer, std::unique_ptr<ChatTemplate> chat_template);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ChatTemplate* chat_template() const { return chat_template_.get(); }  // null: none
+  // Why there is no chat template.
+  const absl::Status& chat_template_error() const { return chat_template_error_; }
+
+ private:
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  const std::unique_ptr<ChatTemplate> chat_template_;
+  absl::Status chat_template_error_;  // constant after Open
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_MODEL_TEXT_H_

@@ -1,0 +1,28 @@
+#ifndef QUIRE_SERVER_PROMPT_H_
+#define QUIRE_SERVER_PROMPT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "quire/v1/generation.pb.h"
+#include "server/model_text.h"
+
+namespace quire {
+
+// From what a client sends to tokens. All requests have passed validation.h. Costs about a
+// microsecond per token, so none of it belongs on a thread of the transport.
+
+// INVALID_ARGUMENT where the template refuses the conversation, with its words; FAILED_PRECONDITION
+// where it fails on it; RESOURCE_EXHAUSTED where it does too much.
+absl::StatusOr<std::string> RenderChat(const v1::Chat& chat, const ModelText& text);
+
+// The tokens of the prompt, whichever kind it is. `text` may be null for token ids. A prompt that
+// comes to no tokens is INVALID_FIELD.
+absl::StatusOr<std::vector<int32_t>> TokenizePrompt(const v1::GenerateRequest& request,
+                                                    const ModelText* text);
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_PROMPT_H_

@@ -1,0 +1,63 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "server/grpc_endpoint.h"
+#include "server/server_core.h"
+
+namespace quire {
+namespace {
+
+// For what ended streams still have to say to their clients.
+constexpr int64_t kFlushMs = 2000;
+
+}  // namespace
+
+Server::Server(const ServerConfig& config) : core_(std::make_unique<ServerCore>(config)) {}
+
+Server::~Server() { Drain({}); }
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config) {
+  std::unique_ptr<Server> server(new Server(config));
+  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> endpoint = GrpcEndpoint::Open(*server->core_);
+  if (!endpoint.ok()) return endpoint.status();
+  server->endpoint_ = *std::move(endpoint);
+  return server;
+}
+
+void Server::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText> text) {
+  core_->Serve(std::move(engine), std::move(text));
+}
+
+int Server::port() const { return endpoint_->port(); }
+const std::string& Server::address() const { return endpoint_->address(); }
+const ModelInfo& Server::model_info() const { return core_->model()->info; }
+const std::string& Server::served_model_name() const { return core_->model()->name; }
+const ModelText* Server::model_text() const { return core_->model()->text.get(); }
+SchedulerStats Server::stats() const { return core_->model()->engine->Stats(); }
+
+Server::DrainResult Server::Drain(const DrainOptions& options) {
+  std::lock_guard<std::mutex> lock(drain_mu_);
+  if (drain_result_) return *drain_result_;
+  DrainResult result;
+  core_->StopBeingReady();
+  std::this_thread::sleep_for(std::chrono::milliseconds(options.delay_ms));
+  const int num_before = core_->num_generations();
+  core_->StopAccepting();
+  if (core_->WaitForGenerations(options.timeout_ms) > 0) {
+    core_->EndGenerations();
+    core_->WaitForGenerations(kFlushMs);
+  }
+  result.ended = core_->num_drained();
+  result.finished = std::max(num_before - result.ended, 0);
+  core_->health().Close();
+  if (endpoint_ != nullptr) endpoint_->Shutdown(kFlushMs);
+  core_->Close();
+  drain_result_ = result;
+  return result;
+}
+
+}  // namespace quire

@@ -1,0 +1,204 @@
+#include "server/server_core.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/errors.h"
+#include "server/validation.h"
+#include "spdlog/spdlog.h"
+
+namespace quire {
+namespace {
+
+// Prompts are tokenised beside each other, so that a huge one does not stop the others; detokenising
+// is a table look-up, for which one thread is plenty.
+constexpr int kNumTextWorkers = 2;
+constexpr int kNumDeliveryWorkers = 1;
+
+std::string MakeInstanceId() {
+  std::random_device device;
+  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8));
+}
+
+// The last part of the path, without ".gguf".
+std::string NameOfPath(absl::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  if (const size_t slash = path.rfind('/'); slash != absl::string_view::npos && path.size() > 1) {
+    path.remove_prefix(slash + 1);
+  }
+  if (path.size() > 5 && path.substr(path.size() - 5) == ".gguf") path.remove_suffix(5);
+  return path.empty() ? "model" : std::string(path);
+}
+
+}  // namespace
+
+ServerCore::ServerCore(const ServerConfig& config)
+    : config_(config),
+      instance_id_(MakeInstanceId()),
+      delivery_workers_(kNumDeliveryWorkers),
+      text_workers_(kNumTextWorkers),
+      ticker_([this] { Tick(); }) {}
+
+ServerCore::~ServerCore() { Close(); }
+
+void ServerCore::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText> text) {
+  model_ = std::make_unique<ServingModel>();
+  model_->name = config_.served_model_name.empty() ? NameOfPath(engine->info().path)
+                                                   : config_.served_model_name;
+  model_->aliases = config_.model_aliases;
+  model_->info = engine->info();
+  model_->default_params = DefaultParams(model_->info);
+  model_->engine = std::move(engine);
+  model_->text = std::move(text);
+  model_ptr_.store(model_.get());
+  UpdateHealth();
+}
+
+absl::StatusOr<const ServingModel*> ServerCore::ModelForCall() const {
+  if (refuses_new()) return StatusOfEnd({.reason = EndReason::kDraining});
+  const ServingModel* model = model_ptr_.load();
+  if (model != nullptr) return model;
+  return MakeError(absl::StatusCode::kUnavailable, "MODEL_LOADING",
+                   "the model is still being loaded; try again soon");
+}
+
+absl::Status ServerCore::Enter() {
+  const int limit = config_.limits.max_concurrent_requests;
+  if (num_calls_.fetch_add(1) < limit) return absl::OkStatus();
+  num_calls_.fetch_sub(1);
+  return MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                   absl::StrCat(limit, " calls are open, and that is this server's limit"),
+                   {{"limit", absl::StrCat(limit)}});
+}
+
+void ServerCore::Leave() { num_calls_.fetch_sub(1); }
+
+absl::StatusOr<std::shared_ptr<Generation>> ServerCore::AddGeneration(std::string request_id,
+                                                                      v1::GenerateRequest request,
+                                                                      TimeUs deadline,
+                                                                      const ServingModel& model,
+                                                                      GenerationWriter* writer) {
+  auto generation = std::make_shared<Generation>(request_id, std::move(request), deadline, model,
+                                                 config_.limits, *this, writer);
+  std::lock_guard<std::mutex> lock(mu_);
+  if (!by_id_.emplace(request_id, generation.get()).second) {
+    return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_IN_USE",
+                     absl::StrCat("request_id \"", request_id, "\" names a request that is not over"),
+                     {{"request_id", request_id}});
+  }
+  open_.insert(generation);
+  return generation;
+}
+
+void ServerCore::OnClosed(const std::shared_ptr<Generation>& generation) {
+  generation->OnClosed();
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    open_.erase(generation);
+  }
+  closed_one_.notify_all();
+}
+
+void ServerCore::Abort(absl::string_view request_id) {
+  std::shared_ptr<Generation> found;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    const auto it = by_id_.find(request_id);
+    if (it == by_id_.end()) return;
+    found = std::static_pointer_cast<Generation>(it->second->shared_from_this());
+  }
+  found->End(EndReason::kAborted);
+}
+
+std::string ServerCore::MakeRequestId() {
+  return absl::StrCat("req-", instance_id_, "-", next_request_.fetch_add(1));
+}
+
+void ServerCore::PumpSoon(std::shared_ptr<Generation> generation) {
+  delivery_workers_.Add([generation = std::move(generation)] { generation->Pump(); });
+}
+
+void ServerCore::OnFinished(const Generation& generation, const absl::Status& status) {
+  if (!status.ok() && ReasonOf(status) == "DRAINING") num_drained_.fetch_add(1);
+  std::lock_guard<std::mutex> lock(mu_);
+  by_id_.erase(generation.request_id());
+}
+
+// ---- Drain ----
+
+void ServerCore::StopBeingReady() {
+  ready_.store(false);
+  UpdateHealth();
+}
+
+void ServerCore::StopAccepting() {
+  accepting_.store(false);
+  if (const ServingModel* model = model_ptr_.load()) model->engine->EndQueued();
+}
+
+int ServerCore::WaitForGenerations(int64_t timeout_ms) {
+  std::unique_lock<std::mutex> lock(mu_);
+  closed_one_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                       [this] { return open_.empty(); });
+  return static_cast<int>(open_.size());
+}
+
+void ServerCore::EndGenerations() {
+  for (const auto& generation : AllGenerations()) generation->End(EndReason::kDraining);
+}
+
+int ServerCore::num_generations() {
+  std::lock_guard<std::mutex> lock(mu_);
+  return static_cast<int>(open_.size());
+}
+
+std::vector<std::shared_ptr<Generation>> ServerCore::AllGenerations() {
+  std::lock_guard<std::mutex> lock(mu_);
+  return {open_.begin(), open_.end()};
+}
+
+void ServerCore::Close() {
+  {
+    std::lock_guard<std::mutex> lock(tick_mu_);
+    tick_stop_ = true;
+  }
+  tick_wake_.notify_all();
+  if (ticker_.joinable()) ticker_.join();
+  text_workers_.Stop();
+  // The engine ends what it still has, and tells its listeners: delivery goes on until then.
+  if (model_ != nullptr) model_->engine.reset();
+  delivery_workers_.Stop();
+}
+
+// ---- Time ----
+
+void ServerCore::Tick() {
+  const int64_t period_ms =
+      std::clamp<int64_t>(config_.limits.slow_reader_timeout_ms / 8, 5, 1000);
+  std::unique_lock<std::mutex> lock(tick_mu_);
+  while (!tick_wake_.wait_for(lock, std::chrono::milliseconds(period_ms),
+                              [this] { return tick_stop_; })) {
+    if (const ServingModel* model = model_ptr_.load()) {
+      UpdateHealth();
+      const TimeUs now = model->engine->Now();
+      for (const auto& generation : AllGenerations()) generation->CheckProgress(now);
+    }
+  }
+}
+
+void ServerCore::UpdateHealth() {
+  std::lock_guard<std::mutex> lock(health_mu_);
+  const ServingModel* model = model_ptr_.load();
+  bool alive = true;
+  if (model != nullptr) {
+    const TimeUs age = model->engine->Now() - model->engine->Heartbeat();
+    alive = age < config_.limits.heartbeat_timeout_ms * 1000;
+  }
+  health_.Set(model != nullptr && alive && ready_.load(), alive);
+}
+
+}  // namespace quire
