@@ -138,9 +138,9 @@ class StreamDecoder {
 
 // A conversation as JSON texts. Where a text comes from a client it needs no check before.
 struct ChatRequest {
-  absl::string_view messages_json;     // a list of {"role", "content", ...}
-  absl::string_view tools_json = {};   // a list; empty: no tools
-  absl::string_view kwargs_json = {};  // an object of further variables; empty: none
+  absl::string_view messages_json = {};  // a list of {"role", "content", ...}
+  absl::string_view tools_json = {};     // a list; empty: no tools
+  absl::string_view kwargs_json = {};    // an object of further variables; empty: none
   bool add_generation_prompt = true;
   // Render up to the end of the last message, for the model to go on with it.
   bool continue_final_message = false;

@@ -180,9 +180,14 @@ fn explain(error: &minijinja::Error) -> Error {
         if let Some(raised) = e.downcast_ref::<Raised>() {
             return Error::new(Code::Raised, raised.0.clone());
         }
-        let kind = e.downcast_ref::<minijinja::Error>().map(minijinja::Error::kind);
-        if kind == Some(ErrorKind::OutOfFuel) {
-            return Error::new(Code::Exhausted, format!("{text}: more than {FUEL} steps"));
+        if let Some(engine) = e.downcast_ref::<minijinja::Error>() {
+            if engine.kind() == ErrorKind::OutOfFuel {
+                return Error::new(Code::Exhausted, format!("{text}: more than {FUEL} steps"));
+            }
+            // The engine has no kind of its own for this one.
+            if engine.detail() == Some("recursion limit exceeded") {
+                return Error::new(Code::Exhausted, text);
+            }
         }
         cause = e.source();
         if let Some(next) = cause {

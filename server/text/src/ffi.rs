@@ -274,10 +274,13 @@ pub unsafe extern "C" fn quire_text_tokenizer_find(
     tokenizer: *const Tokenizer,
     token: Bytes,
 ) -> i64 {
-    let tokenizer = unsafe { &*tokenizer };
-    match unsafe { token.text("token") } {
-        Ok(token) => tokenizer.find(token).map_or(-1, i64::from),
-        Err(_) => -1,
+    let body = || {
+        let token = unsafe { token.text("token") }?;
+        Ok(unsafe { &*tokenizer }.find(token))
+    };
+    match catch(Code::Internal, "find", body) {
+        Ok(Some(id)) => i64::from(id),
+        Ok(None) | Err(_) => -1,
     }
 }
 
