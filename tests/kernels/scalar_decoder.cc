@@ -1,0 +1,212 @@
+#include "tests/kernels/scalar_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "kernels/check.h"
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/reference/attention.h"
+#include "kernels/cpu/reference/gemm.h"
+#include "kernels/cpu/reference/norm.h"
+#include "kernels/cpu/reference/rope.h"
+
+namespace quire {
+namespace {
+
+constexpr double kRopeScale = 1.25;  // not 1, so that it is seen
+
+WeightView VectorView(const std::vector<float>& vector) {
+  return {reinterpret_cast<const std::byte*>(vector.data()), DType::kF32, 1,
+          static_cast<int64_t>(vector.size())};
+}
+
+const float* DataOrNull(const std::vector<float>& vector) {
+  return vector.empty() ? nullptr : vector.data();
+}
+
+std::vector<uint16_t> NormRows(const std::vector<float>& rows, const std::vector<float>& weight,
+                               float eps) {
+  const size_t cols = weight.size();
+  std::vector<uint16_t> out(rows.size());
+  for (size_t i = 0; i < rows.size(); i += cols) {
+    reference::RmsNorm(&rows[i], weight.data(), static_cast<int>(cols), eps, &out[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+WeightView ScalarDecoder::Matrix::View() const {
+  return {reinterpret_cast<const std::byte*>(file.data()), DType::kF32, rows, cols};
+}
+
+ScalarDecoder::ScalarDecoder(const Spec& spec) : spec_(spec), next_seed_(spec.seed) {
+  const ModelShape& s = spec.shape;
+  const int qkv = (s.num_heads + 2 * s.num_kv_heads) * s.head_dim;
+  for (int i = 0; i < s.head_dim / 2; ++i) {
+    inv_freq_.push_back(std::pow(10000.0, -2.0 * i / s.head_dim));
+  }
+  embedding_ = RandomMatrix(s.vocab_size, s.hidden_size, 1.0f);
+  final_norm_ = RandomVector(s.hidden_size, 1.0f, 0.2f);
+  const float scale = 1 / std::sqrt(static_cast<float>(s.hidden_size));
+  for (int i = 0; i < s.num_layers; ++i) {
+    Layer layer;
+    layer.attention_norm = RandomVector(s.hidden_size, 1.0f, 0.2f);
+    layer.mlp_norm = RandomVector(s.hidden_size, 1.0f, 0.2f);
+    layer.q = RandomMatrix(s.num_heads * s.head_dim, s.hidden_size, 2 * scale);
+    layer.k = RandomMatrix(s.num_kv_heads * s.head_dim, s.hidden_size, 2 * scale);
+    layer.v = RandomMatrix(s.num_kv_heads * s.head_dim, s.hidden_size, scale);
+    layer.out = RandomMatrix(s.hidden_size, s.num_heads * s.head_dim, scale);
+    layer.gate = RandomMatrix(s.intermediate_size, s.hidden_size, scale);
+    layer.up = RandomMatrix(s.intermediate_size, s.hidden_size, scale);
+    layer.down = RandomMatrix(s.hidden_size, s.intermediate_size, scale);
+    if (spec.biases) {
+      layer.qkv_bias = RandomVector(qkv, 0, 0.1f);
+      layer.out_bias = RandomVector(s.hidden_size, 0, 0.1f);
+      layer.gate_bias = RandomVector(s.intermediate_size, 0, 0.1f);
+      layer.up_bias = RandomVector(s.intermediate_size, 0, 0.1f);
+      layer.down_bias = RandomVector(s.hidden_size, 0, 0.1f);
+    }
+    layers_.push_back(std::move(layer));
+  }
+}
+
+ScalarDecoder::Matrix ScalarDecoder::RandomMatrix(int rows, int cols, float scale) {
+  Matrix matrix;
+  matrix.rows = rows;
+  matrix.cols = cols;
+  matrix.file = RandomVector(rows * cols, 0, scale);
+  for (float x : matrix.file) matrix.bf16.push_back(RneBf16(x));
+  return matrix;
+}
+
+std::vector<float> ScalarDecoder::RandomVector(int size, float mean, float deviation) {
+  std::mt19937 random(next_seed_++);
+  std::normal_distribution<float> normal(mean, deviation);
+  std::vector<float> vector(size);
+  for (float& x : vector) x = normal(random);
+  return vector;
+}
+
+void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& residual) const {
+  const Layer& layer = layers_[layer_idx];
+  const ModelShape& s = spec_.shape;
+  const int hd = s.head_dim;
+  const int group_size = s.num_heads / s.num_kv_heads;
+
+  // q, k and v, each bf16 [num_tokens, heads of its own, head_dim].
+  std::vector<uint16_t> x = NormRows(residual, layer.attention_norm, s.norm_eps);
+  const float* bias = DataOrNull(layer.qkv_bias);
+  const auto project = [&](const Matrix& matrix, bool rotate) {
+    std::vector<float> rows(num_tokens * matrix.rows);
+    std::vector<uint16_t> rounded(rows.size());
+    reference::GemmStore(x.data(), matrix.bf16.data(), bias, num_tokens, matrix.rows, matrix.cols,
+                         rows.data());
+    for (size_t i = 0; i < rows.size(); i += hd) {
+      const int position = static_cast<int>(i) / matrix.rows;
+      if (rotate) {
+        reference::RotateHead(&rows[i], position, inv_freq_.data(), kRopeScale, hd, &rounded[i]);
+      } else {
+        for (int d = 0; d < hd; ++d) rounded[i + d] = RneBf16(rows[i + d]);
+      }
+    }
+    if (bias != nullptr) bias += matrix.rows;
+    return rounded;
+  };
+  const std::vector<uint16_t> q = project(layer.q, true);
+  const std::vector<uint16_t> k = project(layer.k, true);
+  const std::vector<uint16_t> v = project(layer.v, false);
+
+  std::vector<uint16_t> attended(num_tokens * s.num_heads * hd);
+  for (int token = 0; token < num_tokens; ++token) {
+    for (int head = 0; head < s.num_heads; ++head) {
+      const int kv_head = head / group_size;
+      const int64_t at = (int64_t{token} * s.num_heads + head) * hd;
+      reference::Attend({.q = &q[at],
+                         .k = &k[kv_head * hd],
+                         .v = &v[kv_head * hd],
+                         .token_stride = s.num_kv_heads * hd,
+                         .head_dim = hd,
+                         .scale = 1.0f / std::sqrt(static_cast<float>(hd)),
+                         .position = token,
+                         .window = spec_.windows[layer_idx]},
+                        &attended[at]);
+    }
+  }
+  reference::GemmAdd(attended.data(), layer.out.bf16.data(), DataOrNull(layer.out_bias), num_tokens,
+                     layer.out.rows, layer.out.cols, residual.data());
+
+  x = NormRows(residual, layer.mlp_norm, s.norm_eps);
+  std::vector<uint16_t> mlp(num_tokens * s.intermediate_size);
+  reference::GemmSiluMul(x.data(), layer.gate.bf16.data(), layer.up.bf16.data(),
+                         DataOrNull(layer.gate_bias), DataOrNull(layer.up_bias), num_tokens,
+                         s.intermediate_size, s.hidden_size, mlp.data());
+  reference::GemmAdd(mlp.data(), layer.down.bf16.data(), DataOrNull(layer.down_bias), num_tokens,
+                     layer.down.rows, layer.down.cols, residual.data());
+}
+
+std::vector<float> ScalarDecoder::Logits(absl::Span<const int32_t> tokens) const {
+  const ModelShape& s = spec_.shape;
+  const int num_tokens = static_cast<int>(tokens.size());
+  std::vector<float> residual;
+  for (int32_t token : tokens) {
+    for (int i = 0; i < s.hidden_size; ++i) {
+      residual.push_back(FromBf16(embedding_.bf16[token * s.hidden_size + i]));
+    }
+  }
+  for (int layer = 0; layer < s.num_layers; ++layer) RunLayer(layer, num_tokens, residual);
+  const std::vector<uint16_t> x = NormRows(residual, final_norm_, s.norm_eps);
+  std::vector<float> logits(num_tokens * s.vocab_size);
+  reference::GemmStore(x.data(), embedding_.bf16.data(), nullptr, num_tokens, s.vocab_size,
+                       s.hidden_size, logits.data());
+  return logits;
+}
+
+Backend::Forward ScalarDecoder::LoadInto(Backend& backend, int max_positions) const {
+  struct Ids {
+    Backend::QkvArgs qkv;
+    MatrixId out;
+    VectorId out_bias;
+    Backend::MlpArgs mlp;
+  };
+  const auto vector = [&](const std::vector<float>& values) {
+    return values.empty() ? VectorId{} : backend.PackVector({{VectorView(values)}}).value();
+  };
+  const RopeId rope = backend.MakeRope(inv_freq_, kRopeScale, max_positions).value();
+  const MatrixId embedding = backend.PackMatrix({{embedding_.View()}}).value();
+  const VectorId final_norm = vector(final_norm_);
+  std::vector<Ids> ids;
+  for (const Layer& layer : layers_) {
+    Ids id;
+    id.qkv = {
+        .layer = static_cast<int>(ids.size()),
+        .norm = vector(layer.attention_norm),
+        .qkv = backend.PackMatrix({{layer.q.View()}, {layer.k.View()}, {layer.v.View()}}).value(),
+        .bias = vector(layer.qkv_bias),
+        .rope = rope};
+    id.out = backend.PackMatrix({{layer.out.View()}}).value();
+    id.out_bias = vector(layer.out_bias);
+    id.mlp = {.norm = vector(layer.mlp_norm),
+              .gate_up = backend.PackGateUp(layer.gate.View(), layer.up.View()).value(),
+              .gate_bias = vector(layer.gate_bias),
+              .up_bias = vector(layer.up_bias),
+              .down = backend.PackMatrix({{layer.down.View()}}).value(),
+              .down_bias = vector(layer.down_bias)};
+    ids.push_back(id);
+  }
+  return [&backend, embedding, final_norm, ids](const StepShape&) {
+    backend.CopyBlocks();
+    backend.Embed(embedding);
+    for (const Ids& id : ids) {
+      backend.NormQkvRopeAppend(id.qkv);
+      backend.Attend(id.qkv.layer);
+      backend.OutProjAdd(id.out, id.out_bias);
+      backend.NormMlpAdd(id.mlp);
+    }
+    backend.LogitsOfRows(final_norm, embedding);
+    backend.Sample();
+  };
+}
+
+}  // namespace quire

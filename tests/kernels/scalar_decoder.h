@@ -1,0 +1,59 @@
+#ifndef QUIRE_TESTS_KERNELS_SCALAR_DECODER_H_
+#define QUIRE_TESTS_KERNELS_SCALAR_DECODER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+// A small decoder with random weights, twice: as a plain loop over the scalar definitions, one
+// sequence from its first token on, without cache or batch; and as a forward pass for a Backend.
+class ScalarDecoder {
+ public:
+  struct Spec {
+    ModelShape shape;
+    std::vector<int> windows;  // [num_layers], 0: all
+    bool biases = false;
+    uint32_t seed = 1;
+  };
+  explicit ScalarDecoder(const Spec& spec);
+
+  // Logits of every position: [tokens.size(), vocab_size].
+  std::vector<float> Logits(absl::Span<const int32_t> tokens) const;
+
+  // Packs the weights, and returns the forward pass over them.
+  Backend::Forward LoadInto(Backend& backend, int max_positions) const;
+
+ private:
+  struct Matrix {
+    std::vector<float> file;     // [rows, cols], as a file has it
+    std::vector<uint16_t> bf16;  // the same, as products see it
+    int rows = 0;
+    int cols = 0;
+    WeightView View() const;
+  };
+  struct Layer {
+    std::vector<float> attention_norm, mlp_norm;
+    Matrix q, k, v, out, gate, up, down;
+    std::vector<float> qkv_bias, out_bias, gate_bias, up_bias, down_bias;  // may be empty
+  };
+
+  Matrix RandomMatrix(int rows, int cols, float scale);
+  std::vector<float> RandomVector(int size, float mean, float deviation);
+  void RunLayer(int layer, int num_tokens, std::vector<float>& residual) const;
+
+  const Spec spec_;
+  uint32_t next_seed_;
+  std::vector<double> inv_freq_;
+  Matrix embedding_;
+  std::vector<Layer> layers_;
+  std::vector<float> final_norm_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_KERNELS_SCALAR_DECODER_H_
