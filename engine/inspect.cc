@@ -28,9 +28,8 @@ TensorReport ReportOf(const FileTensor& tensor) {
 std::string ReasonInConfigJson(const std::string& config_path, const ModelFamily& family) {
   absl::StatusOr<nlohmann::json> config = ReadJsonObject(config_path);
   const bool by_architecture = config.ok() && config->contains("architectures");
-  return by_architecture
-             ? absl::StrCat("config.json has architectures ", family.hf_architecture)
-             : absl::StrCat("config.json has model_type ", family.hf_model_type);
+  return by_architecture ? absl::StrCat("config.json has architectures ", family.hf_architecture)
+                         : absl::StrCat("config.json has model_type ", family.hf_model_type);
 }
 
 absl::Status AddModelFiles(const std::string& path, ModelReport* report) {

@@ -38,14 +38,14 @@ int64_t NumParameters(const ModelConfig& config) {
 absl::Status CheckDemand(const ModelConfig& config, const MemoryDemand& demand) {
   if (demand.num_tokens < 1 || demand.num_seqs < 1 || demand.block_size < 1 ||
       demand.kv_elem_bytes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot plan memory for ", demand.num_seqs, " sequences of ", demand.num_tokens,
-        " tokens in blocks of ", demand.block_size, " with ", demand.kv_elem_bytes,
-        " bytes an element; expected numbers above 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot plan memory for ", demand.num_seqs, " sequences of ",
+                     demand.num_tokens, " tokens in blocks of ", demand.block_size, " with ",
+                     demand.kv_elem_bytes, " bytes an element; expected numbers above 0"));
   }
   // Every sum below is at most this one, which a double holds well enough to compare.
-  const double most = 2.0 * config.num_layers * config.num_heads *
-                      PaddedHeadDim(config.head_dim) * demand.kv_elem_bytes *
+  const double most = 2.0 * config.num_layers * config.num_heads * StoredHeadDim(config.head_dim) *
+                      demand.kv_elem_bytes *
                       (static_cast<double>(demand.num_tokens) + demand.block_size) *
                       static_cast<double>(demand.num_seqs);
   if (most < 0x1p62) return absl::OkStatus();

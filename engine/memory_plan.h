@@ -28,8 +28,8 @@ struct MemoryPlan {
 
   int64_t block_bytes = 0;
   int64_t blocks_per_seq = 0;
-  int64_t num_blocks = 0;      // of all sequences
-  int64_t kv_pool_bytes = 0;   // num_blocks blocks: what the allocator takes
+  int64_t num_blocks = 0;     // of all sequences
+  int64_t kv_pool_bytes = 0;  // num_blocks blocks: what the allocator takes
 };
 
 // INVALID_ARGUMENT when a size is not positive or the sum does not fit in 62 bits.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 #include "scheduler/request.h"

@@ -18,7 +18,7 @@ int64_t KvBytesPerToken(const KvModel& model) {
   return int64_t{2} *                     // a key and a value
          model.num_layers *               // in every layer
          model.num_kv_heads *             // for every KV head (GQA shares them among queries)
-         PaddedHeadDim(model.head_dim) *  // as stored
+         StoredHeadDim(model.head_dim) *  // as stored
          model.elem_bytes;
 }
 

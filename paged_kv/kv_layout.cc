@@ -31,7 +31,7 @@ int32_t ChooseLayersPerBlock(const std::map<int32_t, std::vector<int32_t>>& laye
 
 }  // namespace
 
-int32_t PaddedHeadDim(int32_t head_dim) { return (head_dim + 31) / 32 * 32; }
+int32_t StoredHeadDim(int32_t head_dim) { return (head_dim + 31) / 32 * 32; }
 
 std::vector<int32_t> KvLayout::GroupWindows() const {
   std::vector<int32_t> windows;
@@ -55,7 +55,7 @@ KvLayout MakeKvLayout(const KvModel& model, int32_t block_size) {
 
   KvLayout layout;
   layout.block_size = block_size;
-  layout.padded_head_dim = PaddedHeadDim(model.head_dim);
+  layout.padded_head_dim = StoredHeadDim(model.head_dim);
   layout.layers_per_block = ChooseLayersPerBlock(layers_of_window);
   layout.block_bytes = int64_t{2} * layout.layers_per_block * model.num_kv_heads * block_size *
                        layout.padded_head_dim * model.elem_bytes;

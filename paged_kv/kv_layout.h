@@ -43,7 +43,7 @@ struct KvLayout {
 };
 
 // head_dim as stored: rounded up to a multiple of 32, the rest is zero.
-int32_t PaddedHeadDim(int32_t head_dim);
+int32_t StoredHeadDim(int32_t head_dim);
 
 // REQUIRES: positive dimensions whose product fits in 63 bits; block_size > 0.
 KvLayout MakeKvLayout(const KvModel& model, int32_t block_size);

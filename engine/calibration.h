@@ -1,0 +1,27 @@
+#ifndef QUIRE_ENGINE_CALIBRATION_H_
+#define QUIRE_ENGINE_CALIBRATION_H_
+
+#include "absl/status/statusor.h"
+
+#include "engine/transformer.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+// What steps cost on this machine with this model, so that the scheduler can keep a step with
+// decoding sequences under its target: a step takes about
+//   us_per_step + rows * us_per_row + (sum over rows of the tokens attended to) * us_per_attended.
+struct StepCosts {
+  double us_per_step = 0;      // reading the weights: a step of one row
+  double us_per_row = 0;       // each further row
+  double us_per_attended = 0;  // each key that a row attends to, over all layers
+};
+
+// Runs a few steps that write nothing (all slots -1) over block 0, which must be touched.
+// Takes the least of a few repetitions: noise only ever adds.
+absl::StatusOr<StepCosts> MeasureStepCosts(Backend& backend, const Transformer& transformer,
+                                           const KvSpec& spec, const StepLimits& limits);
+
+}  // namespace quire
+
+#endif  // QUIRE_ENGINE_CALIBRATION_H_

@@ -1,0 +1,168 @@
+// Engine::Load: from a path to an engine that runs. Everything that can be refused is refused
+// here, the cheap things first.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/calibration.h"
+#include "engine/engine.h"
+#include "engine/engine_loop.h"
+#include "engine/kv_plan.h"
+#include "engine/memory_budget.h"
+#include "engine/model_files.h"
+#include "engine/transformer.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace quire {
+namespace {
+
+// Rows of logits that a step may bring at least, so that `eval` runs in reasonable chunks.
+constexpr int kMinLogitRows = 64;
+// Of a KV pool's tokens, how many may wait to be computed.
+constexpr int64_t kQueuedPools = 4;
+// What the matrices take once packed: bf16.
+constexpr int64_t kPackedBytesPerWeight = 2;
+
+// Reports each phase with its time, as it ends.
+class Phases {
+ public:
+  explicit Phases(const LoadProgress& progress) : progress_(progress) {}
+  void Done(absl::string_view phase) {
+    const auto now = std::chrono::steady_clock::now();
+    if (progress_) progress_(phase, std::chrono::duration<double>(now - start_).count());
+    start_ = now;
+  }
+
+ private:
+  const LoadProgress& progress_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+int64_t NumWeights(const ModelFiles& files) {
+  int64_t count = 0;
+  for (const FileTensor* tensor : files.tensors()) {
+    count += tensor->view.rows * tensor->view.cols;
+  }
+  return count;
+}
+
+// The type that most of the bytes have.
+std::string WeightFormat(const ModelFiles& files) {
+  std::map<DType, int64_t> bytes;
+  for (const FileTensor* tensor : files.tensors()) {
+    const DTypeInfo info = InfoOf(tensor->view.dtype);
+    bytes[tensor->view.dtype] +=
+        tensor->view.rows * tensor->view.cols / info.block_elems * info.block_bytes;
+  }
+  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
+    return a.second < b.second;
+  });
+  return most == bytes.end() ? "none" : InfoOf(most->first).name;
+}
+
+ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const KvPlan& kv,
+                        const EngineConfig& config) {
+  const GenerationDefaults& defaults = files.generation_defaults();
+  ModelInfo info;
+  info.path = files.path();
+  info.architecture = files.config().family->hf_architecture;
+  info.weight_format = WeightFormat(files);
+  info.numerics_mode = backend.NumericsMode();
+  info.backend = backend.Describe();
+  // The KV format is named, because another one gives other tokens.
+  info.fingerprint =
+      absl::StrFormat("%016x-%s-kv-bf16", files.fingerprint(), backend.NumericsMode());
+  info.vocab_size = files.config().vocab_size;
+  info.eos_token_ids.assign(files.eos_token_ids().begin(), files.eos_token_ids().end());
+  info.bos_token_id = files.config().bos_token_id.value_or(-1);
+  info.max_model_len = kv.max_model_len;
+  info.max_num_seqs = config.max_num_seqs;
+  info.max_num_batched_tokens = config.max_num_batched_tokens;
+  info.block_size = config.block_size;
+  info.num_blocks = kv.num_blocks;
+  info.kv_cache_bytes = kv.layout.block_bytes * kv.num_blocks;
+  info.weight_bytes = backend.WeightBytes();
+  info.default_temperature = static_cast<float>(defaults.temperature.value_or(std::nan("")));
+  info.default_top_p = static_cast<float>(defaults.top_p.value_or(std::nan("")));
+  info.default_min_p = static_cast<float>(defaults.min_p.value_or(std::nan("")));
+  info.default_top_k = defaults.top_k.value_or(-1);
+  return info;
+}
+
+SchedulerConfig MakeSchedulerConfig(const EngineConfig& config, const KvPlan& kv,
+                                    const StepLimits& limits, const StepCosts& costs) {
+  SchedulerConfig scheduler;
+  scheduler.block_size = config.block_size;
+  scheduler.num_blocks = kv.num_blocks;
+  scheduler.group_windows = kv.layout.GroupWindows();
+  scheduler.max_num_seqs = config.max_num_seqs;
+  scheduler.max_num_batched_tokens = config.max_num_batched_tokens;
+  scheduler.max_logit_rows = limits.max_logit_rows;
+  scheduler.max_model_len = kv.max_model_len;
+  scheduler.max_queued_requests = config.max_queued_requests;
+  scheduler.max_queued_prefill_tokens =
+      config.max_queued_prefill_tokens > 0
+          ? config.max_queued_prefill_tokens
+          : kQueuedPools * kv.num_blocks * config.block_size;
+  scheduler.admission = config.admission;
+  scheduler.prefix_caching = config.prefix_caching;
+  scheduler.target_itl_us = TimeUs{config.target_itl_ms} * 1000;
+  scheduler.us_per_step = costs.us_per_step;
+  scheduler.us_per_row = costs.us_per_row;
+  scheduler.us_per_attended = costs.us_per_attended;
+  scheduler.block_shuffle_seed = config.block_shuffle_seed;
+  return scheduler;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
+                                                     const LoadProgress& progress) {
+  Phases phases(progress);
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(config.model_path);
+  if (!files.ok()) return files.status();
+  absl::StatusOr<KvPlan> kv = PlanKv(config, (*files)->config(), AvailableMemoryBytes(),
+                                     NumWeights(**files) * kPackedBytesPerWeight);
+  if (!kv.ok()) return kv.status();
+  phases.Done("open model files");
+
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      CreateCpuBackend({.num_threads = config.num_threads, .isa = std::nullopt});
+  if (!backend.ok()) return backend.status();
+  absl::StatusOr<std::unique_ptr<Transformer>> transformer =
+      Transformer::Load(**files, **backend, kv->max_model_len);
+  if (!transformer.ok()) return transformer.status();
+  phases.Done("pack weights");
+
+  const StepLimits limits = {.max_num_tokens = config.max_num_batched_tokens,
+                             .max_num_seqs = config.max_num_seqs,
+                             .max_logit_rows = std::max(config.max_num_seqs, kMinLogitRows),
+                             .max_model_len = kv->max_model_len};
+  const absl::Status reserved = (*backend)->Reserve((*transformer)->shape(), limits);
+  if (!reserved.ok()) return reserved;
+  absl::StatusOr<std::unique_ptr<KvStorage>> storage =
+      KvStorage::Open(kv->layout, kv->num_blocks, backend->get());
+  if (!storage.ok()) return storage.status();
+  (*storage)->TouchNow(1);  // the block that the measurement reads
+  phases.Done("reserve memory");
+
+  absl::StatusOr<StepCosts> costs =
+      MeasureStepCosts(**backend, **transformer, (*storage)->spec(), limits);
+  if (!costs.ok()) return costs.status();
+  phases.Done("measure step costs");
+
+  return std::make_unique<EngineLoop>(
+      EngineParts{.info = DescribeModel(**files, **backend, *kv, config),
+                  .scheduler_config = MakeSchedulerConfig(config, *kv, limits, *costs),
+                  .limits = limits,
+                  .backend = *std::move(backend),
+                  .transformer = *std::move(transformer),
+                  .kv_storage = *std::move(storage)});
+}
+
+}  // namespace quire

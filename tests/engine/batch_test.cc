@@ -1,0 +1,101 @@
+#include "engine/batch.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr StepLimits kLimits = {
+    .max_num_tokens = 64, .max_num_seqs = 8, .max_logit_rows = 16, .max_model_len = 64};
+
+PlannedSequence Sequence(int slot, int first_position, std::vector<int32_t> tokens,
+                         std::vector<int32_t> blocks) {
+  PlannedSequence sequence;
+  sequence.id = slot + 1;
+  sequence.seq_slot = slot;
+  sequence.first_position = first_position;
+  sequence.num_tokens = static_cast<int>(tokens.size());
+  sequence.token_ids = std::move(tokens);
+  sequence.block_tables = {std::move(blocks)};
+  return sequence;
+}
+
+TEST(BatchTest, RowsOfAllSequencesLieOneAfterTheOther) {
+  StepPlan plan;
+  plan.sequences = {Sequence(0, 0, {10, 11, 12}, {5}), Sequence(1, 6, {20, 21}, {7, 3, 9})};
+  plan.sequences[1].samples = true;
+  Batch batch(kLimits, /*num_groups=*/1, /*block_size=*/4);
+  batch.Build(plan);
+  const HostStep& step = batch.step();
+  EXPECT_THAT(step.token_ids, ElementsAre(10, 11, 12, 20, 21));
+  EXPECT_THAT(step.positions, ElementsAre(0, 1, 2, 6, 7));
+  EXPECT_THAT(step.query_starts, ElementsAre(0, 3, 5));
+  // slot = block * 4 + position % 4; positions 6 and 7 are in the second block, which is 3.
+  EXPECT_THAT(step.slots, ElementsAre(20, 21, 22, 14, 15));
+  EXPECT_EQ(step.max_blocks, 3);
+  EXPECT_THAT(step.block_tables, ElementsAre(5, -1, -1, 7, 3, 9));
+  EXPECT_THAT(step.logit_rows, ElementsAre(4));
+  EXPECT_EQ(step.shape.num_samples, 1);
+  EXPECT_EQ(step.samples[0].position, 8) << "the token drawn takes the next position";
+  EXPECT_EQ(step.samples[0].seq_slot, 1);
+  EXPECT_TRUE(step.logit_taps.empty());
+}
+
+TEST(BatchTest, ARowThatIsCachedAlreadyIsNotWritten) {
+  StepPlan plan;
+  plan.sequences = {Sequence(0, 7, {9}, {1, 2})};
+  plan.sequences[0].last_row_cached = true;
+  Batch batch(kLimits, 1, 4);
+  batch.Build(plan);
+  EXPECT_THAT(batch.step().slots, ElementsAre(-1));
+}
+
+TEST(BatchTest, PromptLogitsTapEveryRowAndShareTheLastWithTheDraw) {
+  StepPlan plan;
+  plan.sequences = {Sequence(0, 0, {1}, {0}), Sequence(1, 0, {2, 3}, {1})};
+  plan.sequences[0].samples = true;
+  plan.sequences[1].samples = true;
+  plan.sequences[1].wants_prompt_logits = true;
+  plan.sequences[1].wants_logits = true;
+  Batch batch(kLimits, 1, 4);
+  batch.Build(plan);
+  EXPECT_THAT(batch.step().logit_rows, ElementsAre(0, 1, 2));
+  EXPECT_THAT(batch.step().logit_taps, ElementsAre(1, 2));
+  EXPECT_EQ(batch.outputs()[0].sample_tap, -1);
+  EXPECT_EQ(batch.outputs()[1].first_prompt_tap, 0);
+  EXPECT_EQ(batch.outputs()[1].sample_tap, 1);
+  EXPECT_EQ(batch.step().samples[0].logit_row, 0);
+  EXPECT_EQ(batch.step().samples[1].logit_row, 2);
+}
+
+TEST(BatchTest, EveryGroupHasItsOwnTablesAndSlots) {
+  PlannedSequence sequence = Sequence(0, 5, {1}, {8, 6});
+  sequence.block_tables.push_back({-1, 2});  // a window group gave its first block back
+  StepPlan plan;
+  plan.sequences = {sequence};
+  Batch batch(kLimits, /*num_groups=*/2, 4);
+  batch.Build(plan);
+  EXPECT_THAT(batch.step().slots, ElementsAre(25, 9));
+  EXPECT_THAT(batch.step().block_tables, ElementsAre(8, 6, -1, 2));
+}
+
+TEST(BatchTest, NothingOfTheStepBeforeRemains) {
+  StepPlan plan;
+  plan.sequences = {Sequence(0, 0, {1, 2, 3}, {0})};
+  plan.sequences[0].samples = true;
+  plan.copies = {{.source = 4, .target = 5}};
+  Batch batch(kLimits, 1, 4);
+  batch.Build(plan);
+  EXPECT_EQ(batch.step().copies.size(), 1u);
+  batch.Build(StepPlan{});
+  EXPECT_EQ(batch.step().shape.num_tokens, 0);
+  EXPECT_EQ(batch.step().shape.num_samples, 0);
+  EXPECT_TRUE(batch.step().copies.empty());
+  EXPECT_TRUE(batch.step().logit_rows.empty());
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,261 @@
+#include "engine/engine_loop.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/model_files.h"
+#include "gtest/gtest.h"
+#include "paged_kv/kv_layout.h"
+#include "tests/testing/fake_backend.h"
+#include "tests/testing/sequence_recorder.h"
+#include "tests/testing/test_files.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMaxModelLen = 128;
+
+std::unique_ptr<EngineLoop> MakeEngine(FakeBackend::OnStep on_step, int max_num_seqs = 8,
+                                       int max_queued_requests = 16) {
+  const auto files = ModelFiles::Open(OwnGoldenPath("models/llama_mha"));
+  EXPECT_TRUE(files.ok()) << files.status();
+  EngineParts parts;
+  parts.backend = std::make_unique<FakeBackend>(std::move(on_step));
+  parts.transformer = *Transformer::Load(**files, *parts.backend, kMaxModelLen);
+  parts.limits = {.max_num_tokens = 64,
+                  .max_num_seqs = max_num_seqs,
+                  .max_logit_rows = 64,
+                  .max_model_len = kMaxModelLen};
+  EXPECT_TRUE(parts.backend->Reserve(parts.transformer->shape(), parts.limits).ok());
+  KvModel kv;
+  kv.num_layers = parts.transformer->shape().num_layers;
+  kv.num_kv_heads = parts.transformer->shape().num_kv_heads;
+  kv.head_dim = parts.transformer->shape().head_dim;
+  const KvLayout layout = MakeKvLayout(kv, 16);
+  parts.kv_storage = *KvStorage::Open(layout, 64, parts.backend.get());
+  parts.info.vocab_size = parts.transformer->shape().vocab_size;
+  SchedulerConfig& config = parts.scheduler_config;
+  config.block_size = 16;
+  config.num_blocks = 64;
+  config.max_num_seqs = max_num_seqs;
+  config.max_num_batched_tokens = 64;
+  config.max_model_len = kMaxModelLen;
+  config.max_queued_requests = max_queued_requests;
+  config.max_queued_prefill_tokens = 1024;
+  return std::make_unique<EngineLoop>(std::move(parts));
+}
+
+absl::Status Pass(const HostStep&, FakeBackend::Answer*) { return absl::OkStatus(); }
+
+std::shared_ptr<Request> MakeRequest(int prompt_tokens, int max_tokens) {
+  auto request = std::make_shared<Request>();
+  request->prompt_token_ids.assign(prompt_tokens, 7);
+  request->max_tokens = max_tokens;
+  return request;
+}
+
+// Lets a test hold the engine inside a step.
+class Gate {
+ public:
+  // For on_step: says that a step is running, then waits until it may go on. Open from then on.
+  void Pass() {
+    if (!entered_.HasBeenNotified()) entered_.Notify();
+    open_.WaitForNotification();
+  }
+  void WaitUntilEntered() { entered_.WaitForNotification(); }
+  void Open() { open_.Notify(); }
+
+ private:
+  absl::Notification entered_;
+  absl::Notification open_;
+};
+
+// Writes down the order of calls.
+class Diary : public TokenListener {
+ public:
+  void OnAccepted(int, int) override { entries_.push_back("accepted"); }
+  void OnRefused(const absl::Status&) override { entries_.push_back("refused"); }
+  void OnPromptLogits(int position, absl::Span<const float>) override {
+    entries_.push_back(absl::StrCat("prompt@", position));
+  }
+  void OnToken(const NewToken& token, absl::Span<const float> logits) override {
+    entries_.push_back(absl::StrCat("token", token.index, "=", token.token_id,
+                                    logits.empty() ? "" : "+logits"));
+  }
+  void OnEnd(const EndedSequence& end) override {
+    entries_.push_back(absl::StrCat("end:", end.completion_tokens));
+    done_.Notify();
+  }
+  std::string Read() {
+    done_.WaitForNotification();
+    return absl::StrJoin(entries_, " ");
+  }
+
+ private:
+  std::vector<std::string> entries_;
+  absl::Notification done_;
+};
+
+TEST(EngineLoopTest, AListenerHearsTheLifeOfItsSequenceInOrder) {
+  const auto engine = MakeEngine(Pass);
+  auto diary = std::make_shared<Diary>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(5, 3), diary).ok());
+  // The fake device draws the position of the drawn token.
+  EXPECT_EQ(diary->Read(), "accepted token0=5 token1=6 token2=7 end:3");
+}
+
+TEST(EngineLoopTest, LogitsComeWhereTheyAreWantedOnce) {
+  const auto engine = MakeEngine(Pass);
+  auto request = MakeRequest(3, 2);
+  request->logits = LogitsWanted::kPromptAndGenerated;
+  auto diary = std::make_shared<Diary>();
+  ASSERT_TRUE(engine->Submit(request, diary).ok());
+  EXPECT_EQ(diary->Read(),
+            "accepted prompt@0 prompt@1 prompt@2 token0=3+logits token1=4+logits end:2");
+}
+
+TEST(EngineLoopTest, WithoutTokensToGenerateAPromptIsOnlyComputed) {
+  const auto engine = MakeEngine(Pass);
+  auto request = MakeRequest(2, 0);
+  request->logits = LogitsWanted::kPromptAndGenerated;
+  auto diary = std::make_shared<Diary>();
+  ASSERT_TRUE(engine->Submit(request, diary).ok());
+  EXPECT_EQ(diary->Read(), "accepted prompt@0 prompt@1 end:0");
+}
+
+TEST(EngineLoopTest, AFailedStepEndsItsSequencesAndTheLoopGoesOn) {
+  int num_steps = 0;
+  const auto engine = MakeEngine([&](const HostStep&, FakeBackend::Answer*) {
+    return ++num_steps == 1 ? absl::InternalError("lost") : absl::OkStatus();
+  });
+  auto failed = std::make_shared<SequenceRecorder>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(4, 2), failed).ok());
+  ASSERT_TRUE(failed->Wait());
+  EXPECT_EQ(failed->end->reason, EndReason::kEngineFailed);
+  EXPECT_TRUE(failed->tokens.empty());
+  auto next = std::make_shared<SequenceRecorder>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(4, 2), next).ok());
+  ASSERT_TRUE(next->Wait());
+  EXPECT_EQ(next->end->reason, EndReason::kLength);
+  EXPECT_EQ(engine->Stats().blocks_held, 0);
+}
+
+TEST(EngineLoopTest, AValueThatIsNotFiniteEndsItsSequenceAlone) {
+  // The sequence with a prompt of 9 goes wrong; sequences of a step differ by their rows.
+  const auto engine = MakeEngine([](const HostStep& step, FakeBackend::Answer* answer) {
+    for (int i = 0; i < step.shape.num_seqs; ++i) {
+      if (step.query_starts[i + 1] - step.query_starts[i] == 9) answer->seq_finite[i] = 0;
+    }
+    return absl::OkStatus();
+  });
+  auto bad = std::make_shared<SequenceRecorder>();
+  auto good = std::make_shared<SequenceRecorder>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(9, 4), bad).ok());
+  ASSERT_TRUE(engine->Submit(MakeRequest(8, 4), good).ok());
+  ASSERT_TRUE(bad->Wait());
+  ASSERT_TRUE(good->Wait());
+  EXPECT_EQ(bad->end->reason, EndReason::kNumericalFault);
+  EXPECT_TRUE(bad->tokens.empty());
+  EXPECT_EQ(good->end->reason, EndReason::kLength);
+  EXPECT_EQ(good->tokens, (std::vector<int32_t>{8, 9, 10, 11}));
+}
+
+TEST(EngineLoopTest, AnEndReachesASequenceWhoseStepIsRunning) {
+  Gate gate;
+  const auto engine = MakeEngine([&](const HostStep&, FakeBackend::Answer*) {
+    gate.Pass();
+    return absl::OkStatus();
+  });
+  auto recorder = std::make_shared<SequenceRecorder>();
+  const auto id = engine->Submit(MakeRequest(4, 100), recorder);
+  ASSERT_TRUE(id.ok());
+  gate.WaitUntilEntered();
+  engine->End(*id, EndReason::kAborted);
+  engine->End(*id, EndReason::kCancelled);  // too late: it ends once
+  gate.Open();
+  ASSERT_TRUE(recorder->Wait());
+  EXPECT_EQ(recorder->end->reason, EndReason::kAborted);
+  EXPECT_LE(recorder->tokens.size(), 1u);
+  EXPECT_EQ(recorder->end->completion_tokens, static_cast<int>(recorder->tokens.size()));
+}
+
+TEST(EngineLoopTest, EndQueuedSparesWhatRuns) {
+  Gate gate;
+  const auto engine = MakeEngine(
+      [&](const HostStep&, FakeBackend::Answer*) {
+        gate.Pass();
+        return absl::OkStatus();
+      },
+      /*max_num_seqs=*/1);
+  auto running = std::make_shared<SequenceRecorder>();
+  auto queued = std::make_shared<SequenceRecorder>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(4, 5), running).ok());
+  gate.WaitUntilEntered();
+  ASSERT_TRUE(engine->Submit(MakeRequest(4, 5), queued).ok());
+  engine->EndQueued();
+  gate.Open();
+  ASSERT_TRUE(running->Wait());
+  ASSERT_TRUE(queued->Wait());
+  EXPECT_EQ(running->end->reason, EndReason::kLength);
+  EXPECT_EQ(queued->end->reason, EndReason::kDraining);
+  EXPECT_EQ(queued->end->first_scheduled_at, kNever);
+}
+
+TEST(EngineLoopTest, DestructionEndsWhatIsLeft) {
+  Gate gate;
+  auto engine = MakeEngine([&](const HostStep&, FakeBackend::Answer*) {
+    gate.Pass();
+    return absl::OkStatus();
+  });
+  auto recorder = std::make_shared<SequenceRecorder>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(4, 100), recorder).ok());
+  gate.WaitUntilEntered();
+  std::thread opener([&] { gate.Open(); });
+  engine.reset();
+  opener.join();
+  ASSERT_TRUE(recorder->Wait());
+  // It may have made all its tokens before the engine saw that it should stop.
+  EXPECT_TRUE(recorder->end->reason == EndReason::kDraining ||
+              recorder->end->reason == EndReason::kLength);
+}
+
+TEST(EngineLoopTest, AFullInboxRefusesWithoutWaiting) {
+  Gate gate;
+  const auto engine = MakeEngine(
+      [&](const HostStep&, FakeBackend::Answer*) {
+        gate.Pass();
+        return absl::OkStatus();
+      },
+      /*max_num_seqs=*/8, /*max_queued_requests=*/2);
+  std::vector<std::shared_ptr<SequenceRecorder>> recorders;
+  recorders.push_back(std::make_shared<SequenceRecorder>());
+  ASSERT_TRUE(engine->Submit(MakeRequest(4, 1), recorders.back()).ok());
+  gate.WaitUntilEntered();
+  for (int i = 0; i < 2; ++i) {
+    recorders.push_back(std::make_shared<SequenceRecorder>());
+    ASSERT_TRUE(engine->Submit(MakeRequest(4, 1), recorders.back()).ok());
+  }
+  const auto refused = engine->Submit(MakeRequest(4, 1), std::make_shared<SequenceRecorder>());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.status().message().substr(0, 11), "QUEUE_FULL:");
+  gate.Open();
+  for (auto& recorder : recorders) {
+    ASSERT_TRUE(recorder->Wait());
+    EXPECT_EQ(recorder->end->reason, EndReason::kLength);
+  }
+}
+
+TEST(EngineLoopTest, WhatCanNeverFitIsRefusedToItsListener) {
+  const auto engine = MakeEngine(Pass);
+  auto recorder = std::make_shared<SequenceRecorder>();
+  ASSERT_TRUE(engine->Submit(MakeRequest(kMaxModelLen, 1), recorder).ok());
+  ASSERT_TRUE(recorder->Wait());
+  EXPECT_EQ(recorder->refused.code(), absl::StatusCode::kInvalidArgument) << recorder->refused;
+  EXPECT_FALSE(recorder->end.has_value());
+}
+
+}  // namespace
+}  // namespace quire

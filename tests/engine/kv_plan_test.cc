@@ -1,0 +1,93 @@
+#include "engine/kv_plan.h"
+
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// 30 layers, 3 KV heads of 64: 30 * 2 * 3 * 64 * 2 bytes = 23 040 bytes per token.
+ModelConfig SmallModel() {
+  ModelConfig model;
+  model.num_layers = 30;
+  model.num_kv_heads = 3;
+  model.head_dim = 64;
+  model.max_position_embeddings = 8192;
+  return model;
+}
+
+EngineConfig Config() {
+  EngineConfig config;
+  config.block_size = 32;
+  return config;
+}
+
+TEST(KvPlanTest, BlocksFillTheBytesAskedFor) {
+  EngineConfig config = Config();
+  config.kv_cache_bytes = 23040 * 32 * 100 + 5;
+  const auto plan = PlanKv(config, SmallModel(), 64 * kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->layout.block_bytes, 23040 * 32);
+  EXPECT_EQ(plan->num_blocks, 100);
+}
+
+TEST(KvPlanTest, TheDefaultIsAQuarterOfWhatTheWeightsLeave) {
+  const auto plan = PlanKv(Config(), SmallModel(), 5 * kGiB, kGiB);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->num_blocks, kGiB / (23040 * 32));
+}
+
+TEST(KvPlanTest, ASmallPoolShortensTheLongestSequence) {
+  EngineConfig config = Config();
+  config.kv_cache_bytes = 23040 * 32 * 10;
+  const auto plan = PlanKv(config, SmallModel(), kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->max_model_len, 320);
+}
+
+TEST(KvPlanTest, TheOperatorMayShortenItFurther) {
+  EngineConfig config = Config();
+  config.max_model_len = 1000;
+  const auto plan = PlanKv(config, SmallModel(), 64 * kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->max_model_len, 1000);
+}
+
+struct Refusal {
+  const char* name;
+  void (*change)(EngineConfig&);
+  absl::StatusCode code;
+  const char* message_has;
+};
+
+class KvPlanRefusalTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(KvPlanRefusalTest, NamesTheOptionAndTheValue) {
+  EngineConfig config = Config();
+  GetParam().change(config);
+  const auto plan = PlanKv(config, SmallModel(), kGiB, 0);
+  EXPECT_EQ(plan.status().code(), GetParam().code) << plan.status();
+  EXPECT_NE(std::string(plan.status().message()).find(GetParam().message_has), std::string::npos)
+      << plan.status();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, KvPlanRefusalTest,
+    ::testing::Values(
+        Refusal{"BlockSize", [](EngineConfig& c) { c.block_size = 24; },
+                absl::StatusCode::kFailedPrecondition, "--block-size is 24"},
+        Refusal{"NoSequences", [](EngineConfig& c) { c.max_num_seqs = 0; },
+                absl::StatusCode::kFailedPrecondition, "--max-num-seqs is 0"},
+        Refusal{"FewerTokensThanSequences", [](EngineConfig& c) { c.max_num_batched_tokens = 64; },
+                absl::StatusCode::kFailedPrecondition, "--max-num-batched-tokens is 64"},
+        Refusal{"LongerThanTheModel", [](EngineConfig& c) { c.max_model_len = 8193; },
+                absl::StatusCode::kFailedPrecondition, "at most 8192"},
+        Refusal{"MoreThanThereIs", [](EngineConfig& c) { c.kv_cache_bytes = 2 * kGiB; },
+                absl::StatusCode::kResourceExhausted, "2147483648"},
+        Refusal{"LessThanABlock", [](EngineConfig& c) { c.kv_cache_bytes = 1000; },
+                absl::StatusCode::kResourceExhausted, "raise --kv-cache"}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace quire
