@@ -132,6 +132,7 @@ void PagedAttention::AddTiles(int seq) {
     const int end = Position(tile, tile.num_rows - 1) + 1;
     const int first = config_.window == 0 ? 0 : Position(tile, 0) + 1 - config_.window;
     const int begin = std::max(0, first);
+    tile.end = end;
     tile.first_split = begin / kKvSplitTokens;
     tile.num_splits = (end - 1) / kKvSplitTokens + 1 - tile.first_split;
     tile.cost = int64_t{end - begin} * (tile.num_rows + kKeyCost);
@@ -248,14 +249,19 @@ void PagedAttention::ComputeSplit(const AttentionLayer& layer, const Tile& tile,
   const int32_t* table = step_.block_tables.data() + int64_t{tile.seq} * step_.max_blocks;
   const int64_t key_base = KvKeyBase(block_, layer.layer_in_group, tile.kv_head);
   const int64_t value_base = KvValueBase(block_, layer.layer_in_group, tile.kv_head);
-  for (int group = split.group_begin; group < split.group_end; ++group) {
-    const int token = split_start + group * kKvGroupTokens;
+  // K or V of the 16 tokens from `token`.
+  const auto address = [&](int token, int64_t base) {
     const int64_t block_id = table[token / config_.block_size];
     const auto* block =
         reinterpret_cast<const uint16_t*>(layer.kv + block_id * config_.block_bytes);
-    const int64_t offset = int64_t{token % config_.block_size} * padded;
-    split.k[group] = block + key_base + offset;
-    split.v[group] = block + value_base + offset;
+    return block + base + int64_t{token % config_.block_size} * padded;
+  };
+  for (int group = split.group_begin; group < split.group_end; ++group) {
+    const int token = split_start + group * kKvGroupTokens;
+    split.k[group] = address(token, key_base);
+    split.v[group] = address(token, value_base);
+    const int next = token + kKvSplitTokens;
+    split.next_k[group] = next < tile.end ? address(next, key_base) : split.k[group];
   }
   kernels_.compute_split(split, scratch_[worker].kernel, partial);
 }

@@ -99,6 +99,7 @@ class PagedAttention {
     int32_t kv_head;
     int32_t first_row;  // among the rows of (seq, kv_head): token * group_size + head in group
     int32_t num_rows;
+    int32_t end;          // past the last token that any row sees
     int32_t first_split;  // of those that any row sees
     int32_t num_splits;
     int64_t cost;

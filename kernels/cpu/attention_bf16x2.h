@@ -14,6 +14,10 @@
 namespace quire {
 inline namespace QUIRE_ISA {
 
+// V is fetched while scores are computed, K of the next split while V is summed: the first tile of
+// rows asks for a cache line beside each one that it reads.
+inline constexpr int kLineElems = 32;
+
 // scores[row .. row + R) of C groups of tokens, not yet scaled.
 template <int R, int C>
 QUIRE_INLINE void ScoreGroups(const AttentionSplit& split, int row, int group, float* scores) {
@@ -26,8 +30,16 @@ QUIRE_INLINE void ScoreGroups(const AttentionSplit& split, int row, int group, f
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) acc[r][c] = Zero16();
   }
-  DotPairs<R, C>(acc, split.q + row * split.padded_head_dim, split.padded_head_dim, k,
-                 2 * kKvGroupTokens, split.padded_head_dim / 2);
+  const uint16_t* q = split.q + row * split.padded_head_dim;
+  const int num_pairs = split.padded_head_dim / 2;
+  if (row == 0) {
+    DotPairs<R, C>(acc, q, split.padded_head_dim, k, 2 * kKvGroupTokens, num_pairs, [&](int i) {
+      // As many cache lines as K has, pair by pair.
+      for (int c = 0; c < C; ++c) Fetch(split.v[group + c] + i * kLineElems);
+    });
+  } else {
+    DotPairs<R, C>(acc, q, split.padded_head_dim, k, 2 * kKvGroupTokens, num_pairs, Nothing());
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -53,6 +65,7 @@ QUIRE_INLINE void ScoreRows(const AttentionSplit& split, int row, int group, int
 template <int R, int C>
 QUIRE_INLINE void WeighDims(const AttentionSplit& split, int row, int dim, const uint16_t* probs,
                             float* out) {
+  constexpr int kPairs = kKvGroupTokens / 2;
   F32x16 acc[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -63,8 +76,16 @@ QUIRE_INLINE void WeighDims(const AttentionSplit& split, int row, int dim, const
     const uint16_t* v[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) v[c] = split.v[group] + (dim + 16 * c) * 2;
-    DotPairs<R, C>(acc, probs + row * kKvSplitTokens + group * kKvGroupTokens, kKvSplitTokens, v,
-                   2 * split.padded_head_dim, kKvGroupTokens / 2);
+    const uint16_t* p = probs + row * kKvSplitTokens + group * kKvGroupTokens;
+    if (row == 0) {
+      DotPairs<R, C>(acc, p, kKvSplitTokens, v, 2 * split.padded_head_dim, kPairs, [&](int i) {
+        for (int c = 0; c < C; ++c) {
+          Fetch(split.next_k[group] + ((dim / 16 + c) * kPairs + i) * kLineElems);
+        }
+      });
+    } else {
+      DotPairs<R, C>(acc, p, kKvSplitTokens, v, 2 * split.padded_head_dim, kPairs, Nothing());
+    }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {

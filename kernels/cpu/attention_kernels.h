@@ -27,6 +27,8 @@ struct AttentionSplit {
   // Where K and V of each group of 16 tokens lie, [group_begin, group_end).
   const uint16_t* k[kKvGroupsPerSplit];
   const uint16_t* v[kKvGroupsPerSplit];
+  // K that will be read next, to be fetched meanwhile; any readable address where there is none.
+  const uint16_t* next_k[kKvGroupsPerSplit];
 };
 
 // What is known of each row after some splits. l[r] == 0: nothing yet.

@@ -50,7 +50,8 @@ QUIRE_INLINE void MultiplyTile(const BlockArgs& block, int row, int vector) {
       acc[r][i] = block.first ? Zero16() : Load(c + r * kBlockCols + i * 16);
     }
   }
-  DotPairs<R, C>(acc, block.a + row * block.lda, block.lda, b, kPairStride, block.num_pairs);
+  DotPairs<R, C>(acc, block.a + row * block.lda, block.lda, b, kPairStride, block.num_pairs,
+                 Nothing());
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -127,14 +128,16 @@ QUIRE_INLINE void FinishRow(SiluMulEpilogue, const GemmArgs& args, int row, int 
 // One block of rows and panels through all of k.
 template <typename Epilogue>
 QUIRE_INLINE void MultiplyBlock(const GemmArgs& args, int row, int num_rows, int panel,
-                                int num_panels) {
+                                int panel_end) {
+  const int num_panels = panel_end - panel < 2 ? 1 : 2;
   alignas(64) float c[kBlockRows * kBlockCols];
   const int padded_k = PaddedK(args.k);
+  const uint16_t* w = args.w + panel * PanelElems(args.k);
   for (int k = 0; k < padded_k; k += kBlockDepth) {
     const int depth = padded_k - k < kBlockDepth ? padded_k - k : kBlockDepth;
     const BlockArgs block = {.a = args.a + row * args.lda + k,
                              .lda = args.lda,
-                             .w = args.w + panel * PanelElems(args.k) + k * kPanelCols,
+                             .w = w + k * kPanelCols,
                              .panel_stride = PanelElems(args.k),
                              .num_panels = num_panels,
                              .num_pairs = depth / 2,
@@ -153,7 +156,7 @@ void Gemm(const GemmArgs& args, int row_begin, int row_end, int unit_begin, int 
   for (int row = row_begin; row < row_end; row += kBlockRows) {
     const int num_rows = row_end - row < kBlockRows ? row_end - row : kBlockRows;
     for (int panel = unit_begin * Epilogue::kUnitPanels; panel < panel_end; panel += 2) {
-      MultiplyBlock<Epilogue>(args, row, num_rows, panel, panel_end - panel < 2 ? 1 : 2);
+      MultiplyBlock<Epilogue>(args, row, num_rows, panel, panel_end);
     }
   }
 }

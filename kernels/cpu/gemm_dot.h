@@ -66,15 +66,21 @@ QUIRE_INLINE I32x16 LoadPairs(const uint16_t* p) {
 #endif
 }
 
+// Asks for the cache line of `p` to be brought into the L2 cache.
+QUIRE_INLINE void Fetch(const uint16_t* p) { __builtin_prefetch(p, /*rw=*/0, /*locality=*/2); }
+
 // acc[r][c] += a[r] * b[c] over `num_pairs` pairs, ascending. Pair i of row r is at
-// a + r * lda + 2 * i; pair i of the 16 columns of vector c is at b[c] + i * b_stride.
-template <int R, int C>
+// a + r * lda + 2 * i; pair i of the 16 columns of vector c is at b[c] + i * b_stride. Calls
+// also(i) in between.
+template <int R, int C, typename Also>
 QUIRE_INLINE void DotPairs(F32x16 (&acc)[R][C], const uint16_t* a, int64_t lda,
-                           const uint16_t* const (&b)[C], int64_t b_stride, int num_pairs) {
+                           const uint16_t* const (&b)[C], int64_t b_stride, int num_pairs,
+                           Also also) {
   for (int i = 0; i < num_pairs; ++i) {
     I32x16 columns[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) columns[c] = LoadPairs(b[c] + i * b_stride);
+    also(i);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const I32x16 row = BroadcastPair(a + r * lda + 2 * i);
@@ -83,6 +89,10 @@ QUIRE_INLINE void DotPairs(F32x16 (&acc)[R][C], const uint16_t* a, int64_t lda,
     }
   }
 }
+
+struct Nothing {
+  QUIRE_INLINE void operator()(int) const {}
+};
 
 }  // namespace QUIRE_ISA
 }  // namespace quire

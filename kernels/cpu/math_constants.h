@@ -20,12 +20,12 @@ inline constexpr float kExpMin = -87.33f;
 inline constexpr float kExpMax = 88.72f;
 
 // (exp(r) - 1 - r) / r^2 over |r| <= ln(2) / 2, within 3.1e-9 of exp(r).
-inline constexpr float kExpPoly[5] = {0.4999999341218061f, 0.1666652010747381f,
+constexpr float kExpPoly[5] = {0.4999999341218061f, 0.1666652010747381f,
                                       0.04166839429265494f, 0.008368780454559622f,
                                       0.001381446262258291f};
 
 // (log(1 + f) - f + f^2 / 2) / f^3 over sqrt(1/2) <= 1 + f <= sqrt(2), within 5.9e-9 of log(1 + f).
-inline constexpr float kLogPoly[8] = {
+constexpr float kLogPoly[8] = {
     0.33333331722630033f, -0.250008209670259f,   0.20001225601950237f, -0.1662335844118668f,
     0.14201787298878268f, -0.13160204732792688f, 0.12761386804752686f, -0.07634197693928384f};
 

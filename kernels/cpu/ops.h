@@ -27,7 +27,7 @@ struct DrawKey {
 // Counts and sums of weights of the scores at or above max + kLevels[k], and the sum of all: how
 // sampling learns which few tokens a filter can keep, without sorting the row.
 inline constexpr int kNumLevels = 3;
-inline constexpr float kLevels[kNumLevels] = {-4, -8, -16};
+constexpr float kLevels[kNumLevels] = {-4, -8, -16};
 struct LevelSums {
   int64_t count[kNumLevels] = {};
   uint64_t sum[kNumLevels] = {};

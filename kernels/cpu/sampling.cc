@@ -38,43 +38,46 @@ int32_t TokenSampler::Draw(const float* logits, const SampleRow& row) {
   if (!by_k && !by_p && row.min_p <= 0) {
     return ops_.gumbel_argmax(scores_.data(), vocab_size_, key);
   }
-  CollectCandidates(max, row);
+  LevelSums sums;
+  ops_.sum_levels(scores_.data(), vocab_size_, max, &sums);
+  CollectCandidates(max, LevelOfFirstFilter(sums, row));
   if (row.min_p > 0) KeepHeaviest(MinWeight(row.min_p));
   if (by_k && row.top_k < num_candidates_) KeepTop(FindCut(row.top_k, /*by_weight=*/false));
   if (by_p) {
-    uint64_t total = 0;
-    for (int i = 0; i < num_candidates_; ++i) total += weights_[i];
+    // Where no filter came before, what was not collected counts in the total.
+    const uint64_t total = row.min_p > 0 || by_k ? SumOfCandidates() : sums.total;
     KeepTop(FindCut(TopPTarget(row.top_p, total), /*by_weight=*/true));
   }
   return ops_.gumbel_argmax_of(values_.data(), ids_.data(), num_candidates_, key);
 }
 
-void TokenSampler::CollectCandidates(float max, const SampleRow& row) {
-  num_candidates_ = ops_.collect_above(scores_.data(), vocab_size_, max,
-                                       LevelThatHoldsAll(max, row), ids_.data(), values_.data());
-  ops_.weigh(values_.data(), num_candidates_, max, weights_.data());
-}
-
-float TokenSampler::LevelThatHoldsAll(float max, const SampleRow& row) const {
-  // exp of kLevels, and a bit: a weight above it belongs to a score above the level.
+float TokenSampler::LevelOfFirstFilter(const LevelSums& sums, const SampleRow& row) const {
+  // exp of kLevels, and a bit more: a weight above it belongs to a score above the level.
   constexpr float kExpOfLevels[kNumLevels] = {0.01832f, 3.356e-4f, 1.126e-7f};
-  LevelSums sums;
-  ops_.sum_levels(scores_.data(), vocab_size_, max, &sums);
-  // Deep enough for one filter is deep enough: the next ones keep a part of what it keeps. Only
-  // min_p looks at weights, whose order may differ from that of scores by a rounding, so where it
-  // is on it decides alone.
   for (int k = 0; k < kNumLevels; ++k) {
     bool holds_all;
     if (row.min_p > 0) {
       holds_all = row.min_p > kExpOfLevels[k];
+    } else if (row.top_k > 0 && row.top_k < vocab_size_) {
+      holds_all = sums.count[k] >= row.top_k;
     } else {
-      const bool for_top_k = row.top_k > 0 && sums.count[k] >= row.top_k;
-      const bool for_top_p = row.top_p < 1 && sums.sum[k] >= TopPTarget(row.top_p, sums.total);
-      holds_all = for_top_k || for_top_p;
+      holds_all = sums.sum[k] >= TopPTarget(row.top_p, sums.total);
     }
     if (holds_all) return kLevels[k];
   }
   return -HUGE_VALF;
+}
+
+void TokenSampler::CollectCandidates(float max, float level) {
+  num_candidates_ =
+      ops_.collect_above(scores_.data(), vocab_size_, max, level, ids_.data(), values_.data());
+  ops_.weigh(values_.data(), num_candidates_, max, weights_.data());
+}
+
+uint64_t TokenSampler::SumOfCandidates() const {
+  uint64_t sum = 0;
+  for (int i = 0; i < num_candidates_; ++i) sum += weights_[i];
+  return sum;
 }
 
 void TokenSampler::MoveCandidate(int from, int to) {

@@ -29,9 +29,12 @@ class TokenSampler {
     uint64_t num_ties = 0;
   };
 
-  // Collects a superset of the tokens that pass the filters, as candidates in order of id.
-  void CollectCandidates(float max, const SampleRow& row);
-  float LevelThatHoldsAll(float max, const SampleRow& row) const;
+  // A level above which all tokens lie that the first filter in use keeps; -infinity where none of
+  // kLevels is deep enough.
+  float LevelOfFirstFilter(const LevelSums& sums, const SampleRow& row) const;
+  // Makes candidates of the tokens with score - max >= level.
+  void CollectCandidates(float max, float level);
+  uint64_t SumOfCandidates() const;
   void MoveCandidate(int from, int to);
   void KeepHeaviest(uint64_t min_weight);
   void KeepTop(const Cut& cut);

@@ -8,7 +8,7 @@ struct SinCos {
   double cos;
 };
 
-// Within 1 ulp of double, the same bits on every machine (libm promises neither the same bits nor
+// Within 2 ulp of double, the same bits on every machine (libm promises neither the same bits nor
 // stays the same from version to version). REQUIRES: |angle| < 2^30.
 SinCos SinCosOf(double angle);
 

@@ -1,0 +1,1 @@
+#include "tests/kernels/vec16_probe_table.h"
