@@ -1,0 +1,108 @@
+#include "server/cli/client.h"
+
+#include <chrono>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+#include <grpcpp/grpcpp.h>
+
+#include "quire/v1/generation.grpc.pb.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr std::chrono::seconds kConnectTimeout(10);
+
+bool IsLocal(const std::string& address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost") ||
+         absl::StartsWith(address, "[::1]") || absl::StartsWith(address, "unix:");
+}
+
+Failure ToFailure(const grpc::Status& status) {
+  Failure failure{.message = status.error_message()};
+  // The numbers are the same; absl knows their names.
+  failure.code = absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) return failure;
+  for (const google::protobuf::Any& detail : details.details()) {
+    google::rpc::ErrorInfo info;
+    if (!detail.UnpackTo(&info)) continue;
+    failure.reason = info.reason();
+    failure.metadata = {info.metadata().begin(), info.metadata().end()};
+  }
+  return failure;
+}
+
+class GrpcClient : public Client {
+ public:
+  explicit GrpcClient(std::shared_ptr<grpc::Channel> channel)
+      : stub_(v1::GenerationService::NewStub(channel)) {}
+
+  std::optional<Failure> Generate(const v1::GenerateRequest& request,
+                                  const OnEvent& on_event) override {
+    grpc::ClientContext context;
+    {
+      absl::MutexLock lock(&mutex_);
+      live_.insert(&context);
+    }
+    auto reader = stub_->Generate(&context, request);
+    v1::GenerateResponse event;
+    bool wanted = true;
+    while (reader->Read(&event)) {
+      if (wanted && !on_event(event)) {
+        wanted = false;
+        context.TryCancel();
+      }
+    }
+    const grpc::Status status = reader->Finish();
+    {
+      absl::MutexLock lock(&mutex_);
+      live_.erase(&context);
+    }
+    if (status.ok()) return std::nullopt;
+    return ToFailure(status);
+  }
+
+  void CancelAll() override {
+    absl::MutexLock lock(&mutex_);
+    for (grpc::ClientContext* context : live_) context->TryCancel();
+  }
+
+ private:
+  const std::unique_ptr<v1::GenerationService::Stub> stub_;
+  absl::Mutex mutex_;
+  absl::flat_hash_set<grpc::ClientContext*> live_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<Client> Client::Connect(const std::string& address, std::string* why) {
+  grpc::ChannelArguments arguments;
+  // A proxy of the environment is for the world outside.
+  if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const auto deadline = std::chrono::system_clock::now() + kConnectTimeout;
+  grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+  while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
+    if (!channel->WaitForStateChange(state, deadline)) break;
+    state = channel->GetState(true);
+  }
+  if (state == GRPC_CHANNEL_READY) return std::make_unique<GrpcClient>(std::move(channel));
+  *why = absl::StrCat("no server answers at ", address,
+                      "; start one with `quire serve MODEL`, name another with --address, or give "
+                      "--model PATH to run without one");
+  return nullptr;
+}
+
+ExitCode ExitCodeOf(const Failure& failure) {
+  const bool from_transport = failure.code == "UNAVAILABLE" && failure.reason.empty();
+  return from_transport ? ExitCode::kUnreachable : ExitCode::kRefused;
+}
+
+}  // namespace quire::cli

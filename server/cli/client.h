@@ -1,0 +1,44 @@
+#ifndef QUIRE_SERVER_CLI_CLIENT_H_
+#define QUIRE_SERVER_CLI_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "quire/v1/generation.pb.h"
+#include "server/cli/exit_code.h"
+#include "server/cli/report.h"
+
+namespace quire::cli {
+
+// Takes one event of a generation; false: enough, cancel the rest.
+using OnEvent = std::function<bool(const v1::GenerateResponse& event)>;
+
+// The client's side of GenerationService: one connection to one server. It knows calls and
+// statuses; what events mean is for its callers.
+//
+// Any thread; calls may overlap.
+class Client {
+ public:
+  // Waits until the server answers, a connection is refused, or 10 seconds have passed. nullptr
+  // when there is no server; `why` then says so in one line.
+  static std::unique_ptr<Client> Connect(const std::string& address, std::string* why);
+
+  virtual ~Client() = default;
+
+  // Blocks until the generation is over; `on_event` is called in between, on this thread. Returns
+  // nothing when it ended well, otherwise what the server or the transport said.
+  virtual std::optional<Failure> Generate(const v1::GenerateRequest& request,
+                                          const OnEvent& on_event) = 0;
+
+  // Cancels what is in progress now. Those calls end with the code CANCELLED.
+  virtual void CancelAll() = 0;
+};
+
+// kUnreachable for a failure that no server sent, else kRefused.
+ExitCode ExitCodeOf(const Failure& failure);
+
+}  // namespace quire::cli
+
+#endif  // QUIRE_SERVER_CLI_CLIENT_H_

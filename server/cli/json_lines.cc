@@ -1,0 +1,105 @@
+#include "server/cli/json_lines.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+
+namespace quire::cli {
+namespace {
+
+bool IsBlank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
+Json Answer(const std::string& line, const AnswerLine& answer) {
+  const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_discarded()) return answer(parsed);
+  constexpr size_t kMost = 60;
+  const std::string start = line.size() > kMost ? line.substr(0, kMost) + "..." : line;
+  return ToJson(Failure{.code = "INVALID_ARGUMENT",
+                        .reason = "INVALID_FIELD",
+                        .message = absl::StrCat("the line is not JSON in UTF-8: ", start)});
+}
+
+// Hands lines out, and takes results in any order but writes them in the order of their lines.
+class Lines {
+ public:
+  Lines(std::istream& in, std::ostream& out) : in_(in), out_(out) {}
+
+  // False at the end of the input.
+  bool Next(std::string* line, size_t* line_idx) ABSL_LOCKS_EXCLUDED(in_mutex_) {
+    absl::MutexLock lock(&in_mutex_);
+    do {
+      if (!std::getline(in_, *line)) return false;
+    } while (IsBlank(*line));
+    *line_idx = num_read_++;
+    return true;
+  }
+
+  void Done(size_t line_idx, std::string result) ABSL_LOCKS_EXCLUDED(out_mutex_) {
+    absl::MutexLock lock(&out_mutex_);
+    waiting_.emplace(line_idx, std::move(result));
+    while (!waiting_.empty() && waiting_.begin()->first == num_written_) {
+      out_ << waiting_.begin()->second << '\n' << std::flush;
+      waiting_.erase(waiting_.begin());
+      ++num_written_;
+    }
+  }
+
+ private:
+  absl::Mutex in_mutex_;
+  std::istream& in_ ABSL_GUARDED_BY(in_mutex_);
+  size_t num_read_ ABSL_GUARDED_BY(in_mutex_) = 0;
+  absl::Mutex out_mutex_;
+  std::ostream& out_ ABSL_GUARDED_BY(out_mutex_);
+  size_t num_written_ ABSL_GUARDED_BY(out_mutex_) = 0;
+  std::map<size_t, std::string> waiting_ ABSL_GUARDED_BY(out_mutex_);
+};
+
+}  // namespace
+
+void AnswerLines(std::istream& in, std::ostream& out, int concurrency, const AnswerLine& answer) {
+  Lines lines(in, out);
+  const auto work = [&] {
+    std::string line;
+    size_t line_idx;
+    while (lines.Next(&line, &line_idx)) lines.Done(line_idx, OneLine(Answer(line, answer)));
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < concurrency; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+}
+
+ExitCode AnswerLinesOf(const std::string& file, int concurrency, const AnswerLine& answer) {
+  std::ifstream opened;
+  if (!file.empty()) {
+    opened.open(file);
+    if (!opened) {
+      return Fail(ExitCode::kUsage, absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
+    }
+  }
+  std::atomic<int> num_lines = 0;
+  std::atomic<int> num_failed = 0;
+  const auto counting = [&](const Json& line) {
+    Json result = answer(line);
+    ++num_lines;
+    if (result.contains("error")) ++num_failed;
+    return result;
+  };
+  AnswerLines(file.empty() ? std::cin : opened, std::cout, concurrency, counting);
+  if (num_failed > 0) {
+    std::cerr << "quire: " << num_failed << " of " << num_lines << " lines failed\n";
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace quire::cli

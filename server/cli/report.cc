@@ -1,0 +1,72 @@
+#include "server/cli/report.h"
+
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+#include "server/errors.h"
+
+namespace quire::cli {
+
+ExitCode Fail(ExitCode code, absl::string_view message) {
+  const std::string line = absl::StrReplaceAll(message, {{"\n", " "}});
+  std::fprintf(stderr, "quire: %s\n", line.c_str());
+  return code;
+}
+
+ExitCode LoadExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+      return ExitCode::kResources;
+    case absl::StatusCode::kFailedPrecondition:
+      return ExitCode::kUsage;
+    case absl::StatusCode::kInternal:
+      return ExitCode::kInternal;
+    default:
+      return ExitCode::kModelFiles;
+  }
+}
+
+ExitCode FailToLoad(const absl::Status& status) {
+  return Fail(LoadExitCode(status), status.message());
+}
+
+Json ToJson(const Failure& failure) {
+  return {{"error",
+           {{"code", failure.code},
+            {"reason", failure.reason},
+            {"message", failure.message},
+            {"metadata", failure.metadata}}}};
+}
+
+Failure ToFailure(const absl::Status& status, absl::string_view reason) {
+  return {.code = absl::StatusCodeToString(status.code()),
+          .reason = std::string(reason),
+          .message = std::string(status.message())};
+}
+
+Failure ToFailureWithReason(const absl::Status& status) {
+  Failure failure = ToFailure(status, ReasonOf(status));
+  const std::string prefix = failure.reason + ": ";
+  if (absl::StartsWith(failure.message, prefix)) failure.message.erase(0, prefix.size());
+  failure.metadata = MetadataOf(status);
+  return failure;
+}
+
+std::string OneLine(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string BytesText(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  const char* const* unit = kUnits;
+  double value = static_cast<double>(bytes);
+  for (; value >= 1024; ++unit) value /= 1024;
+  const bool is_whole = value == static_cast<double>(static_cast<int64_t>(value));
+  return absl::StrFormat(is_whole ? "%.0f %s" : "%.1f %s", value, *unit);
+}
+
+}  // namespace quire::cli
