@@ -248,6 +248,56 @@ TEST(EngineLoopTest, AFullInboxRefusesWithoutWaiting) {
   }
 }
 
+// Notes how many steps had been run when its first token came.
+class FirstTokenStep : public SequenceRecorder {
+ public:
+  explicit FirstTokenStep(const int* num_steps) : num_steps_(num_steps) {}
+  void OnToken(const NewToken& token, absl::Span<const float> logits) override {
+    if (token.index == 0) step = *num_steps_;
+    SequenceRecorder::OnToken(token, logits);
+  }
+  int step = 0;
+
+ private:
+  const int* const num_steps_;
+};
+
+TEST(EngineLoopTest, AnArrivalAmongDecodersHasItsFirstTokenWithinItsChunksAndTwoSteps) {
+  constexpr int kDecoders = 31, kPrompt = 100;
+  Gate start;  // so that all decoders begin together
+  Gate gate;
+  int num_steps = 0;  // engine thread
+  int held_step = 0;
+  const auto engine = MakeEngine(
+      [&](const HostStep& step, FakeBackend::Answer*) {
+        if (++num_steps == 1) start.Pass();
+        if (held_step == 0 && step.shape.num_samples == kDecoders &&
+            step.shape.num_tokens == kDecoders) {
+          held_step = num_steps;
+          gate.Pass();
+        }
+        return absl::OkStatus();
+      },
+      /*max_num_seqs=*/kDecoders + 1, /*max_queued_requests=*/kDecoders + 1);
+  std::vector<std::shared_ptr<SequenceRecorder>> decoders;
+  for (int i = 0; i < kDecoders; ++i) {
+    decoders.push_back(std::make_shared<SequenceRecorder>());
+    ASSERT_TRUE(engine->Submit(MakeRequest(1, 30), decoders.back()).ok());
+    if (i == 0) start.WaitUntilEntered();
+  }
+  start.Open();
+  gate.WaitUntilEntered();
+  auto arrival = std::make_shared<FirstTokenStep>(&num_steps);
+  ASSERT_TRUE(engine->Submit(MakeRequest(kPrompt, 1), arrival).ok());
+  gate.Open();
+  ASSERT_TRUE(arrival->Wait());
+  for (auto& decoder : decoders) ASSERT_TRUE(decoder->Wait());
+  // 64 rows per step, 31 of them the decoders': chunks of 33.
+  const int chunks = (kPrompt + 32) / 33;
+  EXPECT_GE(arrival->step - held_step, chunks);
+  EXPECT_LE(arrival->step - held_step, chunks + 2);
+}
+
 TEST(EngineLoopTest, WhatCanNeverFitIsRefusedToItsListener) {
   const auto engine = MakeEngine(Pass);
   auto recorder = std::make_shared<SequenceRecorder>();
