@@ -9,12 +9,9 @@ namespace quire {
 void BlockTable::Append(absl::Span<const BlockId> blocks) {
   QUIRE_CHECK(blocks.size() == ids_.size(), "one entry per group");
   for (int32_t group = 0; group < num_groups(); ++group) {
-    if (blocks[group] != kNoBlock) {
-      ++num_held_;
-    } else {
-      QUIRE_CHECK(first_held_[group] == num_blocks(), "absent blocks come first");
-      ++first_held_[group];
-    }
+    if (blocks[group] != kNoBlock) continue;
+    QUIRE_CHECK(first_held_[group] == num_blocks(), "absent blocks come first");
+    ++first_held_[group];
   }
   for (int32_t group = 0; group < num_groups(); ++group) ids_[group].push_back(blocks[group]);
 }
@@ -25,7 +22,6 @@ void BlockTable::DropBefore(int32_t group, int32_t block_idx, StepId last_step, 
   for (int32_t& i = first_held_[group]; i < end; ++i) {
     pool->Drop(ids[i], last_step);
     ids[i] = kNoBlock;
-    --num_held_;
   }
 }
 
@@ -37,7 +33,6 @@ void BlockTable::DropAll(StepId last_step, BlockPool* pool) {
   }
   for (std::vector<BlockId>& ids : ids_) ids.clear();
   std::fill(first_held_.begin(), first_held_.end(), 0);
-  num_held_ = 0;
 }
 
 }  // namespace quire

@@ -32,14 +32,14 @@ class BlockTable {
   int32_t num_groups() const { return static_cast<int32_t>(ids_.size()); }
   // Entries per group, given back or not.
   int32_t num_blocks() const { return static_cast<int32_t>(ids_[0].size()); }
-  int32_t num_held() const { return num_held_; }
+  // All entries of the group before this one are kNoBlock.
+  int32_t first_held(int32_t group) const { return first_held_[group]; }
   BlockId at(int32_t group, int32_t block_idx) const { return ids_[group][block_idx]; }
   const std::vector<std::vector<BlockId>>& ids() const { return ids_; }  // [num_groups, num_blocks]
 
  private:
   std::vector<std::vector<BlockId>> ids_;  // [num_groups, num_blocks]
-  std::vector<int32_t> first_held_;        // [num_groups]: all entries before it are kNoBlock
-  int32_t num_held_ = 0;
+  std::vector<int32_t> first_held_;        // [num_groups]
 };
 
 }  // namespace quire

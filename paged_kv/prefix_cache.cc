@@ -65,9 +65,10 @@ NodeRef PrefixCache::Publish(NodeRef parent, absl::Span<const int32_t> tokens,
     index = AddNode(State::kValid, parent.index, tokens);
     valid_by_tokens_.insert(index);
   } else {
-    // The first commit wins, unless what is there is of no use and in nobody's way.
+    // The first commit wins, unless what is there lacks window blocks and nobody needs it: IDLE,
+    // and so are its descendants.
     if (nodes_[index].state != State::kValid || IsComplete(nodes_[index])) return {};
-    if (!IsUnheld(nodes_[index])) return {};
+    if (!IsIdle(nodes_[index])) return {};
     ClearBlocks(index);
   }
   SetBlocks(index, blocks);
@@ -118,9 +119,9 @@ bool PrefixCache::IsComplete(const Node& node) const {
   return std::find(node.blocks.begin(), node.blocks.end(), kNoBlock) == node.blocks.end();
 }
 
-bool PrefixCache::IsUnheld(const Node& node) const {
+bool PrefixCache::IsIdle(const Node& node) const {
   return std::all_of(node.blocks.begin(), node.blocks.end(), [this](BlockId block) {
-    return block == kNoBlock || pool_->num_holders(block) == 0;
+    return block == kNoBlock || pool_->is_idle(block);
   });
 }
 

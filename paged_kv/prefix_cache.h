@@ -154,7 +154,7 @@ class PrefixCache : private BlockPool::IdleListener {
   void FindPartial(int32_t parent, absl::Span<const int32_t> tokens, PrefixMatch* match) const;
 
   bool IsComplete(const Node& node) const;
-  bool IsUnheld(const Node& node) const;
+  bool IsIdle(const Node& node) const;
   void SetBlocks(int32_t index, absl::Span<const BlockId> blocks);
   void ClearBlock(int32_t index, int32_t group);
   void ClearBlocks(int32_t index);

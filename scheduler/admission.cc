@@ -106,18 +106,33 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
   return Admission::kNoBlocks;
 }
 
+// Blocks to set aside for a sequence beside the match that it would hold, for itself and for
+// those who would have to share window blocks with it (see ClaimOf).
+int32_t Scheduler::NeedBeside(const Sequence& sequence, const PrefixMatch& match) const {
+  const auto num_matched = static_cast<int32_t>(match.nodes.size());
+  int32_t need = 0;
+  for (int32_t group = 0; group < num_groups_; ++group) {
+    int32_t num_had = num_matched - match.first_block[group];
+    if (config_.group_windows[group] > 0) {
+      for (int32_t i = match.first_block[group]; i < num_matched; ++i) {
+        const int32_t holders = pool_.num_holders(cache_.BlocksOf(match.nodes[i])[group]);
+        if (holders > 0) --num_had;
+        if (holders == 1) ++need;
+      }
+    }
+    need += std::max(0, Demand(sequence, group) - std::max(0, num_had));
+  }
+  return need;
+}
+
 bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& match,
                                  int32_t first_position, int32_t num_tokens,
                                  const Draft& draft) const {
-  const int32_t num_matched = static_cast<int32_t>(match.nodes.size());
-  int32_t num_held = 0;  // by the sequence, once it holds the match
-  for (const int32_t first_block : match.first_block) {
-    num_held += std::max(0, num_matched - first_block);
-  }
   // Blocks that it would take out of the unheld ones without needing memory.
   int32_t num_revived = cache_.CountUnheld(match);
   if (match.partial_tokens > 0) num_revived += num_groups_;
 
+  const auto num_matched = static_cast<int32_t>(match.nodes.size());
   const int32_t end = first_position + num_tokens;
   const int32_t blocks_to_end = (end + config_.block_size - 1) / config_.block_size;
   const int32_t needed_now = num_groups_ * std::max(0, blocks_to_end - num_matched);
@@ -125,11 +140,10 @@ bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& ma
       pool_.num_free() + pool_.num_idle() - draft.promised_blocks - num_revived;
   if (needed_now > usable_now) return false;
 
-  const int32_t needed = std::max(0, Demand(sequence) - num_held);
-  const int32_t reserve = running_.empty() ? 0 : watermark_.blocks();
-  const int32_t unclaimed =
-      pool_.num_blocks() - pool_.num_held() - num_revived - ClaimedBlocks() - reserve;
-  return needed <= unclaimed;
+  int32_t unclaimed = pool_.num_blocks() - pool_.num_held() - num_revived;
+  for (const Sequence* other : running_) unclaimed -= ClaimOf(*other);
+  if (!running_.empty()) unclaimed -= watermark_.blocks();
+  return NeedBeside(sequence, match) <= unclaimed;
 }
 
 void Scheduler::Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position,

@@ -7,31 +7,38 @@
 
 namespace quire {
 
-// Blocks that a sequence needs at once, at most: for its tokens so far, or, with a full
-// reservation, for all that it may ever have.
-int32_t Scheduler::Demand(const Sequence& sequence) const {
+// Blocks of one group that a sequence needs at once, at most: for its tokens so far, or, with a
+// full reservation, for all that it may ever have.
+int32_t Scheduler::Demand(const Sequence& sequence, int32_t group) const {
   const int32_t positions = sequence.full_reservation
                                 ? sequence.max_positions()
                                 : std::min(sequence.num_tokens(), sequence.max_positions());
-  return static_cast<int32_t>(BlocksAtMost(config_.group_windows, config_.block_size, positions,
-                                           config_.max_num_batched_tokens));
+  return static_cast<int32_t>(GroupBlocksAtMost(config_.group_windows[group], config_.block_size,
+                                                positions, config_.max_num_batched_tokens));
 }
 
-// Blocks not taken yet that running sequences will need for what they were admitted with.
-int32_t Scheduler::ClaimedBlocks() const {
-  int32_t claimed = 0;
-  for (const Sequence* sequence : running_) {
-    claimed += std::max(0, Demand(*sequence) - sequence->table.num_held());
+// Blocks that a running sequence will still need for what it was admitted with. A window group's
+// block that others hold too does not count as had: giving it back makes no room for the next.
+int32_t Scheduler::ClaimOf(const Sequence& sequence) const {
+  const BlockTable& table = sequence.table;
+  int32_t claim = 0;
+  for (int32_t group = 0; group < num_groups_; ++group) {
+    int32_t num_had = table.num_blocks() - table.first_held(group);
+    if (config_.group_windows[group] > 0) {
+      for (int32_t i = table.first_held(group); i < table.num_blocks(); ++i) {
+        if (pool_.num_holders(table.at(group, i)) > 1) --num_had;
+      }
+    }
+    claim += std::max(0, Demand(sequence, group) - num_had);
   }
-  return claimed;
+  return claim;
 }
 
 // Blocks that the sequence may take now: what is free or evictable, less what is promised.
 int32_t Scheduler::UsableBlocks(const Sequence& sequence, const Draft& draft) const {
   int32_t reserved_by_others = 0;
   for (const Sequence* other : running_) {
-    if (other == &sequence || !other->full_reservation) continue;
-    reserved_by_others += std::max(0, Demand(*other) - other->table.num_held());
+    if (other != &sequence && other->full_reservation) reserved_by_others += ClaimOf(*other);
   }
   return pool_.num_free() + pool_.num_idle() - draft.promised_blocks - reserved_by_others;
 }

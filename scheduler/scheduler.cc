@@ -18,8 +18,10 @@ Scheduler::Scheduler(const SchedulerConfig& config)
           config.max_model_len > 0 ? config.max_model_len
                                    : std::numeric_limits<int32_t>::max() / 2))),
       pool_(config.num_blocks, config.block_shuffle_seed),
-      cache_({.block_size = config.block_size, .group_windows = config.group_windows}, &pool_,
-             std::make_unique<LruEviction>(config.num_blocks)),
+      cache_({.block_size = config.block_size,
+              .group_windows = config.group_windows,
+              .hash_bits = config.prefix_hash_bits},
+             &pool_, std::make_unique<LruEviction>(config.num_blocks)),
       free_seq_slots_(config.max_num_seqs),
       watermark_(config.num_blocks) {
   QUIRE_CHECK(config.max_num_seqs > 0 && config.max_num_batched_tokens > config.max_num_seqs,
@@ -52,7 +54,8 @@ absl::StatusOr<AddResult> Scheduler::Add(SequenceId id, std::shared_ptr<const Re
   Sequence* const sequence = owned.get();
   sequence->arrival = next_arrival_++;
   sequence->added_at = now;
-  sequence->full_reservation = config_.admission == AdmissionMode::kReserve;
+  sequence->full_reservation =
+      config_.admission == AdmissionMode::kReserve || config_.max_preemptions == 0;
   sequences_[id] = std::move(owned);
   EnterQueue(sequence);
 

@@ -52,6 +52,8 @@ struct SchedulerConfig {
   double us_per_attended = 0;
   // Shuffles the order in which free blocks are handed out; tests only. 0: newest freed first.
   uint64_t block_shuffle_seed = 0;
+  // Fewer bits make hashes of prefixes collide; tests only.
+  int32_t prefix_hash_bits = 64;
 };
 
 struct SchedulerStats {
@@ -158,14 +160,15 @@ class Scheduler {
   absl::Status CheckQueueHasRoom(int64_t num_tokens) const;
   void AdmitWaiting(Draft* draft);
   Admission TryAdmit(Sequence* sequence, Draft* draft);
+  int32_t NeedBeside(const Sequence& sequence, const PrefixMatch& match) const;
   bool HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& match, int32_t first_position,
                         int32_t num_tokens, const Draft& draft) const;
   void Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position, Draft* draft);
   void CopyPartialBlock(Sequence* sequence, const PrefixMatch& match, Draft* draft);
 
   // preemption.cc: memory among running sequences.
-  int32_t Demand(const Sequence& sequence) const;
-  int32_t ClaimedBlocks() const;
+  int32_t Demand(const Sequence& sequence, int32_t group) const;
+  int32_t ClaimOf(const Sequence& sequence) const;
   int32_t UsableBlocks(const Sequence& sequence, const Draft& draft) const;
   int32_t NewBlocks(const Sequence& sequence, int32_t end) const;
   void TakeBlocks(Sequence* sequence, int32_t end);
