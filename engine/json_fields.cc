@@ -5,8 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "engine/mapped_file.h"
-
 namespace quire {
 namespace {
 
@@ -35,9 +33,11 @@ void JsonFields::Fail(absl::string_view what) {
 }
 
 void JsonFields::WrongType(const char* key, const json& value, const char* expected) {
+  constexpr size_t kMaxShown = 120;
   const std::string text =
       value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
-  Fail(absl::StrCat("'", key, "' is ", Quoted(text), "; expected ", expected));
+  Fail(absl::StrCat("'", key, "' is ", text.substr(0, kMaxShown),
+                    text.size() > kMaxShown ? "..." : "", "; expected ", expected));
 }
 
 const json* JsonFields::Find(const char* key) const {

@@ -100,6 +100,7 @@ TEST_P(DamagedFilesTest, EveryPrefixIsAnError) {
 TEST_P(DamagedFilesTest, ChangedBytesAreAnErrorOrAModel) {
   Victim victim;
   GetParam()(victim);
+  ASSERT_FALSE(victim.good.empty());
   const char* given = std::getenv("QUIRE_TEST_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();

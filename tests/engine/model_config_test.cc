@@ -105,11 +105,11 @@ TEST(ModelConfigTest, AbsurdNumbersAreRefusedWithTheirValue) {
             "the number of layers is 2000000000; expected 1 to 1024");
   EXPECT_EQ(ReadWith("num_hidden_layers", -1), "the number of layers is -1; expected 1 to 1024");
   EXPECT_EQ(ReadWith("vocab_size", uint64_t{1} << 40),
-            "'vocab_size' is '1099511627776'; expected a whole number below 2^31");
+            "'vocab_size' is 1099511627776; expected a whole number below 2^31");
   EXPECT_EQ(ReadWith("vocab_size", 512.5),
-            "'vocab_size' is '512.5'; expected a whole number below 2^31");
+            "'vocab_size' is 512.5; expected a whole number below 2^31");
   EXPECT_EQ(ReadWith("vocab_size", "512"),
-            "'vocab_size' is '\\\"512\\\"'; expected a whole number below 2^31");
+            "'vocab_size' is \"512\"; expected a whole number below 2^31");
   EXPECT_EQ(ReadWith("vocab_size", nullptr), "'vocab_size' is missing; expected a number");
   EXPECT_EQ(ReadWith("num_key_value_heads", 3),
             "4 attention heads cannot share 3 key-value heads; expected a divisor");
@@ -119,14 +119,14 @@ TEST(ModelConfigTest, AbsurdNumbersAreRefusedWithTheirValue) {
             "hidden_size 64 is not a multiple of num_attention_heads 0, and no head_dim is given");
   EXPECT_EQ(ReadWith("head_dim", 15), "head_dim is 15; expected an even number, for rope");
   EXPECT_EQ(ReadWith("rms_norm_eps", 0), "rms_norm_eps is 0; expected above 0 and below 1");
-  EXPECT_EQ(ReadWith("rms_norm_eps", "x"), "'rms_norm_eps' is '\\\"x\\\"'; expected a number");
+  EXPECT_EQ(ReadWith("rms_norm_eps", "x"), "'rms_norm_eps' is \"x\"; expected a number");
   EXPECT_EQ(ReadWith("eos_token_id", 512),
             "eos_token_id is 512; expected 0 to vocab_size - 1 = 511");
   EXPECT_EQ(ReadWith("eos_token_id", {1, "a"}),
-            "'eos_token_id' is '[1,\\\"a\\\"]'; expected a token id, or an array of token ids");
+            "'eos_token_id' is [1,\"a\"]; expected a token id, or an array of token ids");
   EXPECT_EQ(ReadWith("bos_token_id", -3), "bos_token_id is -3; expected 0 to vocab_size - 1 = 511");
   EXPECT_EQ(ReadWith("tie_word_embeddings", 1),
-            "'tie_word_embeddings' is '1'; expected true or false");
+            "'tie_word_embeddings' is 1; expected true or false");
 }
 
 TEST(ModelConfigTest, WhatLlamaNeverHasIsRefused) {

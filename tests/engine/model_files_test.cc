@@ -179,7 +179,7 @@ TEST(ModelFilesTest, GenerationDefaultsAreOptionalAndChecked) {
   EXPECT_EQ(with(R"({"top_p": 0})").status().message(),
             path + ": 'top_p' is 0; expected above 0, at most 1");
   EXPECT_EQ(with(R"({"temperature": "hot"})").status().message(),
-            path + ": 'temperature' is '\\\"hot\\\"'; expected a number");
+            path + ": 'temperature' is \"hot\"; expected a number");
   EXPECT_EQ(with(R"({"eos_token_id": 32})").status().message(),
             path + ": eos_token_id 32; expected 0 to vocab_size - 1 = 31");
 }
