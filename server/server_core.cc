@@ -169,8 +169,13 @@ void ServerCore::Close() {
   tick_wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
   text_workers_.Stop();
-  // The engine ends what it still has, and tells its listeners: delivery goes on until then.
-  if (model_ != nullptr) model_->engine.reset();
+  if (model_ != nullptr && model_->engine != nullptr) {
+    const SchedulerStats stats = model_->engine->Stats();
+    spdlog::info("the engine ends after {} steps: preemptions {}, KV blocks held {} of {}",
+                 stats.num_steps, stats.num_preemptions, stats.blocks_held, stats.blocks_total);
+    // It ends what it still has, and tells its listeners: delivery goes on until then.
+    model_->engine.reset();
+  }
   delivery_workers_.Stop();
 }
 
