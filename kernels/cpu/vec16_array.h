@@ -79,11 +79,16 @@ QUIRE_INLINE F32x16 NegFma(F32x16 a, F32x16 b, F32x16 c) {
   QUIRE_LANES(F32x16, v, __builtin_fmaf(-a.v[i], b.v[i], c.v[i]));
 }
 QUIRE_INLINE F32x16 Sqrt(F32x16 a) { QUIRE_LANES(F32x16, v, __builtin_sqrtf(a.v[i])); }
+// A comparison returns an operand as the processor reads it: a denormal as zero.
+QUIRE_INLINE float AsRead(float x) {
+  const uint32_t bits = BitsOfFloat(x);
+  return (bits & 0x7f800000u) == 0 ? FloatFromBits(bits & 0x80000000u) : x;
+}
 QUIRE_INLINE F32x16 Max(F32x16 a, F32x16 b) {
-  QUIRE_LANES(F32x16, v, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+  QUIRE_LANES(F32x16, v, AsRead(a.v[i] > b.v[i] ? a.v[i] : b.v[i]));
 }
 QUIRE_INLINE F32x16 Min(F32x16 a, F32x16 b) {
-  QUIRE_LANES(F32x16, v, a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
+  QUIRE_LANES(F32x16, v, AsRead(a.v[i] < b.v[i] ? a.v[i] : b.v[i]));
 }
 
 QUIRE_INLINE I32x16 operator+(I32x16 a, I32x16 b) {
@@ -153,7 +158,7 @@ QUIRE_INLINE float MaxLanes(F32x16 a) {
   for (int half = 8; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
   }
-  return a.v[0];
+  return AsRead(a.v[0]);
 }
 
 QUIRE_INLINE float FmaPair(float acc, uint32_t a, uint32_t b) {

@@ -191,7 +191,7 @@ class CpuBackendTest : public IsaTest {
       tokens.push_back(RandomTokens(lengths[seq], spec.shape.vocab_size, 100 + seq));
       expected.push_back(decoder.Logits(tokens.back()));
     }
-    for (int num_threads : {1, 2, 3}) {
+    for (int num_threads : {1, 2}) {
       SCOPED_TRACE(testing::Message() << num_threads << " threads");
       Session session(decoder, spec, GetParam(), num_threads);
       std::vector<std::vector<float>> actual(lengths.size());

@@ -78,6 +78,8 @@ TEST_P(Vec16Test, FloatOperationsEqualThoseOfTheArray) {
       ASSERT_TRUE(SameBits(actual, expected)) << probe().ternary[i].name;
     }
     ASSERT_TRUE(SameBits(probe().sum_lanes(a.data()), plain().sum_lanes(a.data())));
+    const auto finite = RandomFloats(16, Values::kUsual, random_);
+    ASSERT_EQ(probe().max_lanes(finite.data()), plain().max_lanes(finite.data()));
   }
 }
 
