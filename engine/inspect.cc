@@ -91,6 +91,9 @@ absl::StatusOr<ModelReport> InspectSafetensors(const std::string& path) {
 
 absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
   std::error_code error;
+  if (!fs::exists(path, error)) {
+    return absl::NotFoundError(absl::StrCat(path, ": there is no such file or folder"));
+  }
   if (fs::is_directory(path, error)) return InspectFolder(path, /*config_only=*/false);
   if (fs::path(path).filename() == "config.json") {
     const fs::path folder = fs::path(path).parent_path();

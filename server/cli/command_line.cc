@@ -23,22 +23,31 @@ void Declare(CLI::App& app, const Flag& flag, Typed& typed) {
     return;
   }
   typed.option = app.add_option(flag.name, typed.texts, flag.help)
-                     ->allow_extra_args(false)
-                     ->required(flag.required);
-  if (flag.is_argument()) {
-    typed.option->option_text(flag.required ? "" : "(optional)");
-  } else {
-    typed.option->option_text(flag.value);
+                     ->option_text(flag.value.empty() ? " " : flag.value)
+                     ->expected(-1)
+                     ->allow_extra_args(false);  // one per flag, any number of flags
+}
+
+// CLI11 would miss a required flag before it minds an unknown one, which is what went wrong more
+// often, and says little about one that is there twice: so it learns of both for its help only.
+std::string HelpOf(CLI::App& app, const Command& command, const std::vector<Typed>& typed) {
+  for (size_t i = 0; i < typed.size(); ++i) {
+    const Flag& flag = command.flags[i];
+    if (flag.is_argument() || !flag.value.empty()) typed[i].option->expected(1);
+    typed[i].option->required(flag.required);
   }
-  typed.option->expected(1, flag.repeats ? 1 << 20 : 1);
+  return app.help();
 }
 
 absl::Status SetFrom(const Flag& flag, const Typed& typed) {
-  if (typed.option->count() == 0) return absl::OkStatus();
+  if (typed.option->count() == 0) {
+    return flag.required ? absl::InvalidArgumentError("is required") : absl::OkStatus();
+  }
   if (!flag.is_argument() && flag.value.empty()) return flag.set(typed.on ? "true" : "false");
   if (typed.texts.size() > 1 && !flag.repeats) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "given ", typed.texts.size(), " times, the last as \"", typed.texts.back(), "\""));
+    return absl::InvalidArgumentError(absl::StrCat("given ", typed.texts.size(),
+                                                   " times, the last as \"", typed.texts.back(),
+                                                   "\"; it can be given once"));
   }
   for (const std::string& text : typed.texts) {
     absl::Status status = flag.set(text);
@@ -65,7 +74,7 @@ std::optional<ExitCode> SetFlags(const Command& command, std::vector<std::string
     std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
     app.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    std::cout << HelpOf(app, command, typed);
     return ExitCode::kOk;
   } catch (const CLI::ParseError& error) {
     return refuse(error.what());

@@ -44,14 +44,22 @@ class Lines {
     return true;
   }
 
-  void Done(size_t line_idx, std::string result) ABSL_LOCKS_EXCLUDED(out_mutex_) {
+  void Done(size_t line_idx, const Json& result) ABSL_LOCKS_EXCLUDED(out_mutex_) {
+    std::string text = OneLine(result);
     absl::MutexLock lock(&out_mutex_);
-    waiting_.emplace(line_idx, std::move(result));
+    ++counts_.answered;
+    if (result.contains("error")) ++counts_.failed;
+    waiting_.emplace(line_idx, std::move(text));
     while (!waiting_.empty() && waiting_.begin()->first == num_written_) {
       out_ << waiting_.begin()->second << '\n' << std::flush;
       waiting_.erase(waiting_.begin());
       ++num_written_;
     }
+  }
+
+  LineCounts counts() ABSL_LOCKS_EXCLUDED(out_mutex_) {
+    absl::MutexLock lock(&out_mutex_);
+    return counts_;
   }
 
  private:
@@ -61,22 +69,25 @@ class Lines {
   absl::Mutex out_mutex_;
   std::ostream& out_ ABSL_GUARDED_BY(out_mutex_);
   size_t num_written_ ABSL_GUARDED_BY(out_mutex_) = 0;
+  LineCounts counts_ ABSL_GUARDED_BY(out_mutex_);
   std::map<size_t, std::string> waiting_ ABSL_GUARDED_BY(out_mutex_);
 };
 
 }  // namespace
 
-void AnswerLines(std::istream& in, std::ostream& out, int concurrency, const AnswerLine& answer) {
+LineCounts AnswerLines(std::istream& in, std::ostream& out, int concurrency,
+                       const AnswerLine& answer) {
   Lines lines(in, out);
   const auto work = [&] {
     std::string line;
     size_t line_idx;
-    while (lines.Next(&line, &line_idx)) lines.Done(line_idx, OneLine(Answer(line, answer)));
+    while (lines.Next(&line, &line_idx)) lines.Done(line_idx, Answer(line, answer));
   };
   std::vector<std::thread> others;
   for (int i = 1; i < concurrency; ++i) others.emplace_back(work);
   work();
   for (std::thread& thread : others) thread.join();
+  return lines.counts();
 }
 
 ExitCode AnswerLinesOf(const std::string& file, int concurrency, const AnswerLine& answer) {
@@ -87,17 +98,10 @@ ExitCode AnswerLinesOf(const std::string& file, int concurrency, const AnswerLin
       return Fail(ExitCode::kUsage, absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
     }
   }
-  std::atomic<int> num_lines = 0;
-  std::atomic<int> num_failed = 0;
-  const auto counting = [&](const Json& line) {
-    Json result = answer(line);
-    ++num_lines;
-    if (result.contains("error")) ++num_failed;
-    return result;
-  };
-  AnswerLines(file.empty() ? std::cin : opened, std::cout, concurrency, counting);
-  if (num_failed > 0) {
-    std::cerr << "quire: " << num_failed << " of " << num_lines << " lines failed\n";
+  const LineCounts counts =
+      AnswerLines(file.empty() ? std::cin : opened, std::cout, concurrency, answer);
+  if (counts.failed > 0) {
+    std::cerr << "quire: " << counts.failed << " of " << counts.answered << " lines failed\n";
   }
   return ExitCode::kOk;
 }

@@ -1,6 +1,7 @@
 #ifndef QUIRE_SERVER_CLI_JSON_LINES_H_
 #define QUIRE_SERVER_CLI_JSON_LINES_H_
 
+#include <cstdint>
 #include <functional>
 #include <istream>
 #include <ostream>
@@ -18,7 +19,12 @@ using AnswerLine = std::function<Json(const Json& line)>;
 // JSON Lines in, JSON Lines out: one result per line that is not blank, in order, each written as
 // soon as those before it are. Up to `concurrency` lines are in work at once. A line that is not
 // JSON gives an error as its result and the rest go on.
-void AnswerLines(std::istream& in, std::ostream& out, int concurrency, const AnswerLine& answer);
+struct LineCounts {
+  int64_t answered = 0;
+  int64_t failed = 0;
+};
+LineCounts AnswerLines(std::istream& in, std::ostream& out, int concurrency,
+                       const AnswerLine& answer);
 
 // The same from `file`, or from stdin where it is empty, to stdout. Fails with kUsage when the file
 // cannot be read. Lines that failed are counted on stderr; their errors are results, so the exit
