@@ -83,7 +83,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     if (!status.ok()) return status;
     absl::StatusOr<std::string> id = RequestId(request);
     if (!id.ok()) return id.status();
-    context_->AddInitialMetadata(kRequestIdKey, *id);
+    if (CheckRequestId(*id, "request_id").ok()) context_->AddInitialMetadata(kRequestIdKey, *id);
     status = CheckGenerate(request, **model, core_.config().limits);
     if (!status.ok()) return status;
     const TimeUs deadline = EngineDeadline(*context_, (*model)->engine->Now());
@@ -99,13 +99,9 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     return absl::OkStatus();
   }
 
-  // From the request, from metadata, or made.
+  // From the request (not checked yet), from metadata, or made.
   absl::StatusOr<std::string> RequestId(const v1::GenerateRequest& request) {
-    if (!request.request_id().empty()) {
-      const absl::Status status = CheckRequestId(request.request_id(), "request_id");
-      if (!status.ok()) return status;
-      return request.request_id();
-    }
+    if (!request.request_id().empty()) return request.request_id();
     const auto& metadata = context_->client_metadata();
     const auto it = metadata.find(kRequestIdKey);
     if (it == metadata.end()) return core_.MakeRequestId();

@@ -1,5 +1,6 @@
 #include "server/grpc_endpoint.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/security/server_credentials.h>
@@ -10,11 +11,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/server_core.h"
+#include "spdlog/spdlog.h"
 
 namespace quire {
 namespace {
 
 constexpr int kSecondMs = 1000;
+
+// gRPC's own log, in the form of ours. Most of its errors are what clients do.
+void Log(gpr_log_func_args* args) {
+  const auto level = args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn
+                                                              : spdlog::level::debug;
+  spdlog::log(level, "grpc: {}", args->message);
+}
 
 void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(limits.max_receive_bytes);
@@ -37,6 +46,7 @@ void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builde
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
   const ServerConfig& config = core.config();
+  gpr_set_log_function(&Log);
   if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);
   grpc::ServerBuilder builder;

@@ -25,7 +25,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
  public:
   WatchReactor(HealthBoard& board, std::string name) : board_(board), name_(std::move(name)) {
     if (!board_.Add(this)) {
-      FinishOnce(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL: too many watches are open");
+      std::lock_guard<std::mutex> lock(mu_);
+      FinishLocked(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL: too many watches are open");
     }
   }
 
@@ -41,10 +42,13 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   }
   // A watch ends when the client leaves or the server closes, never by itself.
   void OnHealthClosed() override {
-    FinishOnce(grpc::StatusCode::UNAVAILABLE, "DRAINING: the server shuts down");
+    std::lock_guard<std::mutex> lock(mu_);
+    closed_ = true;
+    WriteLocked();
   }
   void OnCancel() override {
-    FinishOnce(grpc::StatusCode::CANCELLED, "CANCELLED: the client cancelled the call");
+    std::lock_guard<std::mutex> lock(mu_);
+    FinishLocked(grpc::StatusCode::CANCELLED, "CANCELLED: the client cancelled the call");
   }
   void OnDone() override {
     board_.Remove(this);
@@ -53,15 +57,18 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
 
  private:
   void WriteLocked() {
-    if (writing_ || finished_ || wanted_ == told_) return;
+    if (writing_ || finished_) return;
+    if (wanted_ == told_) {
+      if (closed_) FinishLocked(grpc::StatusCode::UNAVAILABLE, "DRAINING: the server shuts down");
+      return;
+    }
     writing_ = true;
     told_ = wanted_;
     response_.set_status(static_cast<HealthCheckResponse::ServingStatus>(told_));
     StartWrite(&response_);
   }
 
-  void FinishOnce(grpc::StatusCode code, const char* message) {
-    std::lock_guard<std::mutex> lock(mu_);
+  void FinishLocked(grpc::StatusCode code, const char* message) {
     if (finished_) return;
     finished_ = true;
     Finish(grpc::Status(code, message));
@@ -73,6 +80,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   int wanted_ = -1;
   int told_ = -1;
   bool writing_ = false;
+  bool closed_ = false;
   bool finished_ = false;
   HealthCheckResponse response_;
 };

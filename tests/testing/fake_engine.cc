@@ -136,9 +136,10 @@ void FakeEngine::FailSubmits(const absl::Status& status) {
   submit_status_ = status;
 }
 
-int FakeEngine::num_live() {
-  std::lock_guard<std::mutex> lock(mu_);
-  return num_live_;
+void FakeEngine::WaitUntilIdle() {
+  std::unique_lock<std::mutex> lock(mu_);
+  EXPECT_TRUE(changed_.wait_for(lock, kPatience, [this] { return num_live_ == 0; }))
+      << num_live_ << " sequences live on";
 }
 
 // ---- Engine ----

@@ -58,8 +58,8 @@ class FakeEngine final : public Engine {
   void FailSubmits(const absl::Status& status);
   // The heartbeat stands still.
   void StopHeart() { heart_stopped_.store(true); }
-  // Sequences that have not ended.
-  int num_live();
+  // Returns when all sequences have ended. Fails the test after a minute.
+  void WaitUntilIdle();
 
   // Engine.
   const ModelInfo& info() const override { return info_; }
