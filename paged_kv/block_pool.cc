@@ -124,11 +124,11 @@ void BlockPool::CheckInvariants() const {
     ++counts[static_cast<int>(block.place)];
     QUIRE_CHECK((block.num_holders > 0) == (block.place == Place::kHeld), "invariant 1");
     QUIRE_CHECK((id >= num_touched_) == (block.place == Place::kUntouched), "invariant 1");
-    QUIRE_CHECK((block.fence > committed_) || block.place != Place::kFenced, "invariant 1");
-    if (block.place == Place::kFree)
-      QUIRE_CHECK(!block.cached && block.fence <= committed_, "invariant 1");
-    if (block.place == Place::kIdle)
-      QUIRE_CHECK(block.cached && block.fence <= committed_, "invariant 1");
+    QUIRE_CHECK(block.place != Place::kFenced || block.fence > committed_, "invariant 2");
+    QUIRE_CHECK(block.place != Place::kFree || block.fence <= committed_, "invariant 2");
+    QUIRE_CHECK(block.place != Place::kIdle || block.fence <= committed_, "invariant 2");
+    QUIRE_CHECK(block.place != Place::kFree || !block.cached, "invariant 3");
+    QUIRE_CHECK(block.place != Place::kIdle || block.cached, "invariant 3");
   }
   QUIRE_CHECK(counts[static_cast<int>(Place::kFree)] == num_free(), "invariant 1");
   QUIRE_CHECK(counts[static_cast<int>(Place::kHeld)] == num_held_, "invariant 1");

@@ -120,9 +120,8 @@ bool PrefixCache::IsComplete(const Node& node) const {
 }
 
 bool PrefixCache::IsIdle(const Node& node) const {
-  return std::all_of(node.blocks.begin(), node.blocks.end(), [this](BlockId block) {
-    return block == kNoBlock || pool_->is_idle(block);
-  });
+  return std::all_of(node.blocks.begin(), node.blocks.end(),
+                     [this](BlockId block) { return block == kNoBlock || pool_->is_idle(block); });
 }
 
 void PrefixCache::SetBlocks(int32_t index, absl::Span<const BlockId> blocks) {

@@ -153,6 +153,8 @@ class PrefixCache : private BlockPool::IdleListener {
   void PruneFrom(int32_t index);
   void FindPartial(int32_t parent, absl::Span<const int32_t> tokens, PrefixMatch* match) const;
 
+  void CheckNode(int32_t index) const;
+
   bool IsComplete(const Node& node) const;
   bool IsIdle(const Node& node) const;
   void SetBlocks(int32_t index, absl::Span<const BlockId> blocks);

@@ -127,46 +127,50 @@ void PrefixCache::CheckInvariants() const {
   for (int32_t index = 0; index < static_cast<int32_t>(nodes_.size()); ++index) {
     const Node& node = nodes_[index];
     if (node.state == State::kUnused) continue;
-    QUIRE_CHECK((node.state == State::kRoot) == (node.parent < 0), "invariant 5");
-    if (node.state == State::kRoot) {
-      QUIRE_CHECK(roots_.at(node.salt) == index && node.num_children > 0, "invariant 5");
-      continue;
-    }
-    const Node& parent = nodes_[node.parent];
-    ++num_children[node.parent];
-    QUIRE_CHECK(FindChild(node.parent, node.tokens) == index, "invariant 5");
-    QUIRE_CHECK(parent.state != State::kUnused, "invariant 5");
-    QUIRE_CHECK(parent.state != State::kPending || node.state == State::kPending, "invariant 5");
+    CheckNode(index);
     num_valid += node.state == State::kValid;
-    QUIRE_CHECK(valid_by_tokens_.contains(index) == (node.state == State::kValid), "invariant 5");
-    for (size_t group = 0; group < windows_.size(); ++group) {
-      const BlockId block = node.blocks[group];
-      if (block == kNoBlock) {
-        QUIRE_CHECK(windows_[group] > 0 || node.state == State::kPending, "invariant 5");
-        continue;
-      }
-      ++num_blocks;
-      QUIRE_CHECK(node.state == State::kValid && pool_->is_cached(block), "invariant 5");
-      QUIRE_CHECK(node_of_block_[block] == index, "invariant 5");
-      QUIRE_CHECK(group_of_block_[block] == static_cast<int32_t>(group), "invariant 5");
-      // Holders of a node hold its ancestors.
-      if (windows_[group] == 0 && parent.state != State::kRoot) {
-        QUIRE_CHECK(pool_->num_holders(block) <= pool_->num_holders(parent.blocks[group]),
-                    "invariant 5");
-      }
-    }
+    if (node.parent >= 0) ++num_children[node.parent];
+    for (const BlockId block : node.blocks) num_blocks += block != kNoBlock;
   }
-  QUIRE_CHECK(num_valid == valid_by_tokens_.size(), "invariant 5");
+  QUIRE_CHECK(num_valid == valid_by_tokens_.size(), "invariant 4");
   int32_t num_cached = 0;
   for (BlockId block = 0; block < pool_->num_blocks(); ++block) {
     num_cached += pool_->is_cached(block);
-    QUIRE_CHECK(pool_->is_cached(block) == (node_of_block_[block] >= 0), "invariant 5");
+    QUIRE_CHECK(pool_->is_cached(block) == (node_of_block_[block] >= 0), "invariant 3");
   }
-  QUIRE_CHECK(num_cached == num_blocks, "invariant 5");
+  QUIRE_CHECK(num_cached == num_blocks, "invariant 3");
   for (size_t index = 0; index < nodes_.size(); ++index) {
     const Node& node = nodes_[index];
-    if (node.state != State::kUnused)
-      QUIRE_CHECK(node.num_children == num_children[index], "invariant 5");
+    QUIRE_CHECK(node.state == State::kUnused || node.num_children == num_children[index],
+                "invariant 4");
+  }
+}
+
+void PrefixCache::CheckNode(int32_t index) const {
+  const Node& node = nodes_[index];
+  QUIRE_CHECK((node.state == State::kRoot) == (node.parent < 0), "invariant 4");
+  if (node.state == State::kRoot) {
+    QUIRE_CHECK(roots_.at(node.salt) == index && node.num_children > 0, "invariant 4");
+    return;
+  }
+  const Node& parent = nodes_[node.parent];
+  QUIRE_CHECK(FindChild(node.parent, node.tokens) == index, "invariant 4");
+  QUIRE_CHECK(valid_by_tokens_.contains(index) == (node.state == State::kValid), "invariant 4");
+  QUIRE_CHECK(parent.state != State::kUnused, "invariant 4");
+  QUIRE_CHECK(parent.state != State::kPending || node.state == State::kPending, "invariant 5");
+  for (size_t group = 0; group < windows_.size(); ++group) {
+    const BlockId block = node.blocks[group];
+    if (block == kNoBlock) {
+      QUIRE_CHECK(windows_[group] > 0 || node.state == State::kPending, "invariant 5");
+      continue;
+    }
+    QUIRE_CHECK(node.state == State::kValid, "invariant 5");
+    QUIRE_CHECK(pool_->is_cached(block) && node_of_block_[block] == index, "invariant 3");
+    QUIRE_CHECK(group_of_block_[block] == static_cast<int32_t>(group), "invariant 3");
+    if (windows_[group] > 0 || parent.state == State::kRoot) continue;
+    const BlockId above = parent.blocks[group];
+    QUIRE_CHECK(pool_->num_holders(block) <= pool_->num_holders(above), "invariant 6");
+    QUIRE_CHECK(!pool_->is_idle(above) || pool_->is_idle(block), "invariant 6");
   }
 }
 

@@ -1,0 +1,92 @@
+// How many real requests fit at once, paged against contiguous reservation.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/scheduler/scheduler_fixture.h"
+
+namespace quire {
+namespace {
+
+struct Lengths {
+  int32_t input = 0;
+  int32_t output = 0;
+};
+
+int32_t NumberAfter(const std::string& line, const std::string& key) {
+  const size_t at = line.find("\"" + key + "\":");
+  return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + key.size() + 3);
+}
+
+std::vector<Lengths> ReadTrace(const std::string& path, size_t max_requests) {
+  std::ifstream file(path);
+  std::vector<Lengths> trace;
+  for (std::string line; trace.size() < max_requests && std::getline(file, line);) {
+    trace.push_back({NumberAfter(line, "input_length"), NumberAfter(line, "output_length")});
+  }
+  return trace;
+}
+
+struct TraceName {
+  const char* name;
+  const char* variable;  // of the environment: where the folder of the trace is
+  const char* path;
+};
+
+class TracesTest : public SchedulerTest, public testing::WithParamInterface<TraceName> {};
+
+TEST_P(TracesTest, PagedMemoryHoldsSeveralTimesTheSequencesOfContiguousReservation) {
+  const char* folder = std::getenv(GetParam().variable);
+  const std::vector<Lengths> trace =
+      ReadTrace(std::string(folder == nullptr ? "" : folder) + GetParam().path, 400);
+  if (trace.empty()) GTEST_SKIP() << GetParam().path << " is not here";
+
+  constexpr int32_t kMaxModelLen = 131'072;
+  constexpr int32_t kContiguous = 8;  // sequences, each with kMaxModelLen slots of its own
+  config.block_size = 32;
+  config.num_blocks = kContiguous * kMaxModelLen / config.block_size;
+  config.max_model_len = kMaxModelLen;
+  config.max_num_seqs = 400;
+  config.max_num_batched_tokens = 65'536;
+  config.max_logit_rows = 400;
+  config.max_queued_requests = 400;
+  config.admission = AdmissionMode::kReserve;  // every one of them can run to its end
+  config.prefix_caching = false;
+  SequenceId id = 0;
+  for (const Lengths& lengths : trace) {
+    auto request = std::make_shared<Request>();
+    request->prompt_token_ids.assign(lengths.input, 1);
+    request->max_tokens = std::max(1, lengths.output);
+    if (lengths.input + request->max_tokens > kMaxModelLen) continue;
+    ASSERT_TRUE(scheduler().Add(++id, request, now).ok());
+  }
+  int32_t most_at_once = 0;
+  int64_t most_wasted = 0;
+  for (int step = 0; step < 40 && scheduler().HasWork(); ++step) {
+    const StepPlan plan = scheduler().Plan(now);
+    for (const PlannedSequence& planned : plan.sequences) {
+      for (const std::vector<int32_t>& table : planned.block_tables) {
+        const int64_t slots = static_cast<int64_t>(table.size()) * config.block_size;
+        most_wasted = std::max(most_wasted, slots - planned.first_position - planned.num_tokens);
+      }
+    }
+    const std::vector<SequenceResult> results(plan.sequences.size());
+    scheduler().Commit(plan.step_id, results, now);
+    most_at_once = std::max(most_at_once, scheduler().Stats().num_running);
+  }
+  std::printf("%s: %d sequences at once, contiguous reservation of %d tokens holds %d\n",
+              GetParam().name, most_at_once, kMaxModelLen, kContiguous);
+  EXPECT_GE(most_at_once, 4 * kContiguous);
+  EXPECT_LE(most_wasted, config.block_size - 1) << "slots per sequence";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Traces, TracesTest,
+    testing::Values(TraceName{"OwnSample", "QUIRE_TEST_DATA", "/traces/lengths.jsonl"},
+                    TraceName{"Conversation", "QUIRE_GOLDEN",
+                              "/../traces/conversation_trace.jsonl"},
+                    TraceName{"Synthetic", "QUIRE_GOLDEN", "/../traces/synthetic_trace.jsonl"}),
+    [](const testing::TestParamInfo<TraceName>& trace) { return std::string(trace.param.name); });
+
+}  // namespace
+}  // namespace quire
