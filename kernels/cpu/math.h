@@ -22,31 +22,29 @@ QUIRE_INLINE F32x16 Polynomial(F32x16 x, const float (&c)[N]) {
 
 // exp(x), within 1 ulp; exact at 0; 0 below -87.33, infinite above 88.72.
 QUIRE_INLINE F32x16 Exp16(F32x16 x) {
-  using namespace math_constants;
-  const F32x16 clamped = Max(Min(x, Broadcast(kExpMax)), Broadcast(kExpMin));
-  const I32x16 n = RoundToInt(clamped * Broadcast(kLog2E));
+  const F32x16 clamped = Max(Min(x, Broadcast(math::kExpMax)), Broadcast(math::kExpMin));
+  const I32x16 n = RoundToInt(clamped * Broadcast(math::kLog2E));
   const F32x16 float_n = ToFloat(n);
-  F32x16 r = NegFma(float_n, Broadcast(kExpLn2High), clamped);
-  r = NegFma(float_n, Broadcast(kExpLn2Low), r);
-  const F32x16 p = Fma(r * r, Polynomial(r, kExpPoly), r) + Broadcast(1.0f);
+  F32x16 r = NegFma(float_n, Broadcast(math::kExpLn2High), clamped);
+  r = NegFma(float_n, Broadcast(math::kExpLn2Low), r);
+  const F32x16 p = Fma(r * r, Polynomial(r, math::kExpPoly), r) + Broadcast(1.0f);
   F32x16 y = AsFloat(AsInt(p) + ShiftLeft<23>(n));
-  y = Select(Less(x, Broadcast(kExpMin)), Zero16(), y);
-  y = Select(Less(Broadcast(kExpMax), x), AsFloat(BroadcastInt(0x7f800000)), y);
+  y = Select(Less(x, Broadcast(math::kExpMin)), Zero16(), y);
+  y = Select(Less(Broadcast(math::kExpMax), x), AsFloat(BroadcastInt(0x7f800000)), y);
   return Select(IsNan(x), x, y);
 }
 
 // log(x), within 1 ulp. REQUIRES: x positive, finite and not denormal.
 QUIRE_INLINE F32x16 Log16(F32x16 x) {
-  using namespace math_constants;
   const I32x16 bits = AsInt(x);
-  const I32x16 exponent = ShiftRightSigned<23>(bits - BroadcastInt(kSqrtHalfBits));
+  const I32x16 exponent = ShiftRightSigned<23>(bits - BroadcastInt(math::kSqrtHalfBits));
   const F32x16 e = ToFloat(exponent);
   const F32x16 f = AsFloat(bits - ShiftLeft<23>(exponent)) - Broadcast(1.0f);
   const F32x16 f2 = f * f;
-  F32x16 y = (f * f2) * Polynomial(f, kLogPoly);
-  y = Fma(e, Broadcast(kLogLn2Low), y);
+  F32x16 y = (f * f2) * Polynomial(f, math::kLogPoly);
+  y = Fma(e, Broadcast(math::kLogLn2Low), y);
   y = NegFma(Broadcast(0.5f), f2, y);
-  return Fma(e, Broadcast(kLogLn2High), f + y);
+  return Fma(e, Broadcast(math::kLogLn2High), f + y);
 }
 
 // x / (1 + exp(-x)).

@@ -4,7 +4,7 @@
 // Numbers that the functions of math.h and their scalar definitions share. The polynomials are
 // minimax fits (Remez, 80 digits, rounded to fp32) over the reduced range; coefficients ascend.
 
-namespace quire::math_constants {
+namespace quire::math {
 
 inline constexpr float kLog2E = 0x1.715476p+0f;
 
@@ -20,18 +20,17 @@ inline constexpr float kExpMin = -87.33f;
 inline constexpr float kExpMax = 88.72f;
 
 // (exp(r) - 1 - r) / r^2 over |r| <= ln(2) / 2, within 3.1e-9 of exp(r).
-constexpr float kExpPoly[5] = {0.4999999341218061f, 0.1666652010747381f,
-                                      0.04166839429265494f, 0.008368780454559622f,
-                                      0.001381446262258291f};
+constexpr float kExpPoly[5] = {0.4999999341218061f, 0.1666652010747381f, 0.04166839429265494f,
+                               0.008368780454559622f, 0.001381446262258291f};
 
 // (log(1 + f) - f + f^2 / 2) / f^3 over sqrt(1/2) <= 1 + f <= sqrt(2), within 5.9e-9 of log(1 + f).
-constexpr float kLogPoly[8] = {
-    0.33333331722630033f, -0.250008209670259f,   0.20001225601950237f, -0.1662335844118668f,
-    0.14201787298878268f, -0.13160204732792688f, 0.12761386804752686f, -0.07634197693928384f};
+constexpr float kLogPoly[8] = {0.33333331722630033f, -0.250008209670259f,  0.20001225601950237f,
+                               -0.1662335844118668f, 0.14201787298878268f, -0.13160204732792688f,
+                               0.12761386804752686f, -0.07634197693928384f};
 
 // Bits of sqrt(1/2): where log starts to count the next power of two.
 inline constexpr int kSqrtHalfBits = 0x3f3504f3;
 
-}  // namespace quire::math_constants
+}  // namespace quire::math
 
 #endif  // QUIRE_KERNELS_CPU_MATH_CONSTANTS_H_

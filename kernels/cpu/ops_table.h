@@ -13,7 +13,7 @@ namespace quire {
 inline namespace QUIRE_ISA {
 
 extern const CpuOps kCpuOps;
-const CpuOps kCpuOps = {
+const CpuOps kCpuOps = {  // NOLINT(misc-definitions-in-headers)
     .rms_norm = RmsNormRow,
     .all_finite = AllFinite,
     .rotate_head = RotateHead,
@@ -22,9 +22,9 @@ const CpuOps kCpuOps = {
     .unpack_f32 = UnpackF32Row,
     .unpack_f16 = UnpackF16Row,
     .unpack_bf16 = UnpackBf16Row,
-    .unpack_q4_0 = UnpackQ4_0Row,
-    .unpack_q4_1 = UnpackQ4_1Row,
-    .unpack_q8_0 = UnpackQ8_0Row,
+    .unpack_q4_0 = UnpackQ40Row,
+    .unpack_q4_1 = UnpackQ41Row,
+    .unpack_q8_0 = UnpackQ80Row,
     .argmax = ArgMaxRow,
     .scale = ScaleRow,
     .sum_levels = SumLevels,

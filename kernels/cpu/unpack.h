@@ -70,19 +70,19 @@ QUIRE_INLINE void UnpackNibbles(const uint8_t* quants, int zero_point, F32x16 sc
   StoreBf16(out + 16, Fma(high, scale, min));
 }
 
-inline void UnpackQ4_0Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+inline void UnpackQ40Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; i += 32, row += 18) {
     UnpackNibbles(row + 2, 8, BroadcastF16(row), Zero16(), out + i);
   }
 }
 
-inline void UnpackQ4_1Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+inline void UnpackQ41Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; i += 32, row += 20) {
     UnpackNibbles(row + 4, 0, BroadcastF16(row), BroadcastF16(row + 2), out + i);
   }
 }
 
-inline void UnpackQ8_0Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+inline void UnpackQ80Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; i += 32, row += 34) {
     const F32x16 scale = BroadcastF16(row);
     const int8_t* quants = reinterpret_cast<const int8_t*>(row + 2);

@@ -19,28 +19,26 @@ float Polynomial(float x, const float (&c)[N]) {
 }  // namespace
 
 float Exp(float x) {
-  using namespace math_constants;
   if (std::isnan(x)) return x;
-  if (x < kExpMin) return 0.0f;
-  if (x > kExpMax) return std::numeric_limits<float>::infinity();
-  const float n = std::rint(x * kLog2E);
-  const float r = std::fma(-n, kExpLn2Low, std::fma(-n, kExpLn2High, x));
-  const float p = std::fma(r * r, Polynomial(r, kExpPoly), r) + 1.0f;
+  if (x < math::kExpMin) return 0.0f;
+  if (x > math::kExpMax) return std::numeric_limits<float>::infinity();
+  const float n = std::rint(x * math::kLog2E);
+  const float r = std::fma(-n, math::kExpLn2Low, std::fma(-n, math::kExpLn2High, x));
+  const float p = std::fma(r * r, Polynomial(r, math::kExpPoly), r) + 1.0f;
   const uint32_t power = static_cast<uint32_t>(static_cast<int32_t>(n)) << 23;
   return FloatFromBits(BitsOfFloat(p) + power);
 }
 
 float Log(float x) {
-  using namespace math_constants;
   const int32_t bits = static_cast<int32_t>(BitsOfFloat(x));
-  const int32_t exponent = (bits - kSqrtHalfBits) >> 23;
+  const int32_t exponent = (bits - math::kSqrtHalfBits) >> 23;
   const float e = static_cast<float>(exponent);
   const float f = FloatFromBits(static_cast<uint32_t>(bits - exponent * (1 << 23))) - 1.0f;
   const float f2 = f * f;
-  float y = (f * f2) * Polynomial(f, kLogPoly);
-  y = std::fma(e, kLogLn2Low, y);
+  float y = (f * f2) * Polynomial(f, math::kLogPoly);
+  y = std::fma(e, math::kLogLn2Low, y);
   y = std::fma(-0.5f, f2, y);
-  return std::fma(e, kLogLn2High, f + y);
+  return std::fma(e, math::kLogLn2High, f + y);
 }
 
 float Silu(float x) { return x / (1.0f + Exp(0.0f - x)); }
