@@ -116,28 +116,29 @@ PagedAttention::PagedAttention(const Config& config, CpuIsa isa, ThreadPool* poo
   split_starts_.reserve(max_long_tiles + 1);
 }
 
-int PagedAttention::Position(const Tile& tile, int row) const {
-  return step_.positions[step_.query_starts[tile.seq] + (tile.first_row + row) / group_size_];
-}
-
 void PagedAttention::AddTiles(int seq) {
-  const int num_tokens = step_.query_starts[seq + 1] - step_.query_starts[seq];
-  const int num_rows = num_tokens * group_size_;
+  const int first_token = step_.query_starts[seq];
+  const int num_rows = (step_.query_starts[seq + 1] - first_token) * group_size_;
+  const int num_kv_heads = config_.shape.num_kv_heads;
   for (int first_row = 0; first_row < num_rows; first_row += kAttentionTileRows) {
     Tile tile;
     tile.seq = seq;
     tile.first_row = first_row;
     tile.num_rows = std::min(kAttentionTileRows, num_rows - first_row);
     // Positions of a sequence ascend.
-    const int end = Position(tile, tile.num_rows - 1) + 1;
-    const int first = config_.window == 0 ? 0 : Position(tile, 0) + 1 - config_.window;
-    const int begin = std::max(0, first);
-    tile.end = end;
+    const int last_row = first_row + tile.num_rows - 1;
+    tile.end = step_.positions[first_token + last_row / group_size_] + 1;
+    const int first_end = step_.positions[first_token + first_row / group_size_] + 1;
+    const int begin = config_.window == 0 ? 0 : std::max(0, first_end - config_.window);
     tile.first_split = begin / kKvSplitTokens;
-    tile.num_splits = (end - 1) / kKvSplitTokens + 1 - tile.first_split;
-    tile.cost = int64_t{end - begin} * (tile.num_rows + kKeyCost);
-    for (int head = 0; head < config_.shape.num_kv_heads; ++head) {
-      tile.kv_head = head;
+    tile.num_splits = (tile.end - 1) / kKvSplitTokens + 1 - tile.first_split;
+
+    const int most_heads = std::min(kAttentionTileRows / tile.num_rows, num_kv_heads);
+    const int num_parts = (num_kv_heads + most_heads - 1) / most_heads;
+    for (int part = 0; part < num_parts; ++part) {
+      tile.first_head = part * num_kv_heads / num_parts;
+      tile.num_heads = (part + 1) * num_kv_heads / num_parts - tile.first_head;
+      tile.cost = int64_t{tile.end - begin} * tile.num_heads * (tile.num_rows + kKeyCost);
       tiles_.push_back(tile);
     }
   }
@@ -174,10 +175,11 @@ void PagedAttention::Run(const AttentionLayer& layer) {
 
 void PagedAttention::RunTile(const AttentionLayer& layer, const Tile& tile, int worker) {
   const Scratch& scratch = scratch_[worker];
-  std::fill_n(scratch.state.l, tile.num_rows, 0.0f);
+  const int num_rows = tile.num_heads * tile.num_rows;
+  std::fill_n(scratch.state.l, num_rows, 0.0f);
   for (int i = 0; i < tile.num_splits; ++i) {
     ComputeSplit(layer, tile, tile.first_split + i, worker, scratch.partial);
-    kernels_.merge(scratch.partial, tile.num_rows, block_.padded_head_dim, scratch.state);
+    kernels_.merge(scratch.partial, num_rows, block_.padded_head_dim, scratch.state);
   }
   Finish(layer, tile, scratch.state);
 }
@@ -207,75 +209,108 @@ void PagedAttention::RunLongTiles(const AttentionLayer& layer) {
 void PagedAttention::MergeWave(const AttentionLayer& layer, int tile_idx, int64_t begin,
                                int64_t end) {
   const Tile& tile = tiles_[tile_idx];
+  const int num_rows = tile.num_heads * tile.num_rows;
   const AttentionPartial& state = long_states_[tile_idx];
   const int64_t tile_begin = split_starts_[tile_idx];
   const int64_t tile_end = split_starts_[tile_idx + 1];
-  if (begin <= tile_begin) std::fill_n(state.l, tile.num_rows, 0.0f);
+  if (begin <= tile_begin) std::fill_n(state.l, num_rows, 0.0f);
   for (int64_t i = std::max(begin, tile_begin); i < std::min(end, tile_end); ++i) {
-    kernels_.merge(slots_[i - begin], tile.num_rows, block_.padded_head_dim, state);
+    kernels_.merge(slots_[i - begin], num_rows, block_.padded_head_dim, state);
   }
   if (tile_end <= end) Finish(layer, tile, state);
+}
+
+void PagedAttention::FindVisible(const Tile& tile, int split_start, AttentionSplit* split) const {
+  int first = kKvSplitTokens;
+  int last = 0;
+  for (int row = 0; row < tile.num_rows; ++row) {
+    const int end = step_.positions[TokenOf(tile, row)] + 1 - split_start;
+    const int begin = config_.window == 0 ? 0 : end - config_.window;
+    split->hi[row] = std::clamp(end, 0, kKvSplitTokens);
+    split->lo[row] = std::clamp(begin, 0, kKvSplitTokens);
+    if (split->lo[row] >= split->hi[row]) continue;
+    first = std::min(first, split->lo[row]);
+    last = std::max(last, split->hi[row]);
+  }
+  split->group_begin = first / kKvGroupTokens;
+  split->group_end = (last + kKvGroupTokens - 1) / kKvGroupTokens;
 }
 
 void PagedAttention::ComputeSplit(const AttentionLayer& layer, const Tile& tile, int split_idx,
                                   int worker, const AttentionPartial& partial) {
   const int padded = block_.padded_head_dim;
-  const int seq_start = step_.query_starts[tile.seq];
   const int split_start = split_idx * kKvSplitTokens;
+  uint16_t* const q = scratch_[worker].q;
   AttentionSplit split;
-  split.q = scratch_[worker].q;
+  split.q = q;
   split.num_rows = tile.num_rows;
   split.padded_head_dim = padded;
   split.scale = config_.shape.scale;
-  int first = kKvSplitTokens;
-  int last = 0;
-  for (int row = 0; row < tile.num_rows; ++row) {
-    const int token = seq_start + (tile.first_row + row) / group_size_;
-    const int head = tile.kv_head * group_size_ + (tile.first_row + row) % group_size_;
-    std::memcpy(scratch_[worker].q + row * padded,
-                layer.q + (int64_t{token} * config_.shape.num_heads + head) * padded,
-                padded * sizeof(uint16_t));
-    const int end = step_.positions[token] + 1 - split_start;
-    const int begin = config_.window == 0 ? 0 : end - config_.window;
-    split.hi[row] = std::clamp(end, 0, kKvSplitTokens);
-    split.lo[row] = std::clamp(begin, 0, kKvSplitTokens);
-    if (split.lo[row] >= split.hi[row]) continue;
-    first = std::min(first, split.lo[row]);
-    last = std::max(last, split.hi[row]);
-  }
-  split.group_begin = first / kKvGroupTokens;
-  split.group_end = (last + kKvGroupTokens - 1) / kKvGroupTokens;
+  FindVisible(tile, split_start, &split);
 
+  // Where the 16 tokens from `token` lie, but for the base of the layer and the head.
   const int32_t* table = step_.block_tables.data() + int64_t{tile.seq} * step_.max_blocks;
-  const int64_t key_base = KvKeyBase(block_, layer.layer_in_group, tile.kv_head);
-  const int64_t value_base = KvValueBase(block_, layer.layer_in_group, tile.kv_head);
-  // K or V of the 16 tokens from `token`.
-  const auto address = [&](int token, int64_t base) {
+  const auto tokens_at = [&](int token) {
     const int64_t block_id = table[token / config_.block_size];
-    const auto* block =
-        reinterpret_cast<const uint16_t*>(layer.kv + block_id * config_.block_bytes);
-    return block + base + int64_t{token % config_.block_size} * padded;
+    return reinterpret_cast<const uint16_t*>(layer.kv + block_id * config_.block_bytes) +
+           int64_t{token % config_.block_size} * padded;
   };
+  const uint16_t* tokens[kKvGroupsPerSplit];
+  const uint16_t* next_tokens[kKvGroupsPerSplit];
   for (int group = split.group_begin; group < split.group_end; ++group) {
     const int token = split_start + group * kKvGroupTokens;
-    split.k[group] = address(token, key_base);
-    split.v[group] = address(token, value_base);
+    tokens[group] = tokens_at(token);
     const int next = token + kKvSplitTokens;
-    split.next_k[group] = next < tile.end ? address(next, key_base) : split.k[group];
+    next_tokens[group] = next < tile.end ? tokens_at(next) : tokens[group];
   }
-  kernels_.compute_split(split, scratch_[worker].kernel, partial);
+
+  // Heads of a block are neighbours in memory: all of them before the next split.
+  for (int i = 0; i < tile.num_heads; ++i) {
+    const int kv_head = tile.first_head + i;
+    const bool is_last = i + 1 == tile.num_heads;
+    const int64_t key_base = KvKeyBase(block_, layer.layer_in_group, kv_head);
+    const int64_t value_base = KvValueBase(block_, layer.layer_in_group, kv_head);
+    const int64_t next_base =
+        KvKeyBase(block_, layer.layer_in_group, is_last ? tile.first_head : kv_head + 1);
+    for (int group = split.group_begin; group < split.group_end; ++group) {
+      split.k[group] = tokens[group] + key_base;
+      split.v[group] = tokens[group] + value_base;
+      split.next_k[group] = (is_last ? next_tokens : tokens)[group] + next_base;
+    }
+    for (int row = 0; row < tile.num_rows; ++row) {
+      const int64_t head = HeadOf(tile, kv_head, row);
+      std::memcpy(q + row * padded,
+                  layer.q + (TokenOf(tile, row) * int64_t{config_.shape.num_heads} + head) * padded,
+                  padded * sizeof(uint16_t));
+    }
+    const int first_row = i * tile.num_rows;
+    kernels_.compute_split(split, scratch_[worker].kernel,
+                           {.m = partial.m + first_row,
+                            .l = partial.l + first_row,
+                            .o = partial.o + int64_t{first_row} * padded});
+  }
 }
 
 void PagedAttention::Finish(const AttentionLayer& layer, const Tile& tile,
                             const AttentionPartial& state) {
   uint16_t* out[kAttentionTileRows];
-  for (int row = 0; row < tile.num_rows; ++row) {
-    const int flat = tile.first_row + row;
-    const int64_t token = step_.query_starts[tile.seq] + flat / group_size_;
-    const int head = tile.kv_head * group_size_ + flat % group_size_;
-    out[row] = layer.out + token * layer.out_stride + head * config_.shape.head_dim;
+  for (int i = 0; i < tile.num_heads; ++i) {
+    for (int row = 0; row < tile.num_rows; ++row) {
+      const int head = HeadOf(tile, tile.first_head + i, row);
+      out[i * tile.num_rows + row] = layer.out + TokenOf(tile, row) * layer.out_stride +
+                                     int64_t{head} * config_.shape.head_dim;
+    }
   }
-  kernels_.finish(state, tile.num_rows, config_.shape.head_dim, block_.padded_head_dim, out);
+  kernels_.finish(state, tile.num_heads * tile.num_rows, config_.shape.head_dim,
+                  block_.padded_head_dim, out);
+}
+
+int PagedAttention::TokenOf(const Tile& tile, int row) const {
+  return step_.query_starts[tile.seq] + (tile.first_row + row) / group_size_;
+}
+
+int PagedAttention::HeadOf(const Tile& tile, int kv_head, int row) const {
+  return kv_head * group_size_ + (tile.first_row + row) % group_size_;
 }
 
 }  // namespace quire

