@@ -31,8 +31,9 @@ void DeltaBuilder::Flush() {
 void DeltaBuilder::Take(v1::Delta* delta) {
   delta->set_token_offset(static_cast<uint32_t>(num_told_));
   const size_t num_ids = std::min(token_ids_.size() - num_taken_, kMaxTokens);
-  delta->mutable_token_ids()->Add(token_ids_.begin() + static_cast<ptrdiff_t>(num_taken_),
-                                  token_ids_.begin() + static_cast<ptrdiff_t>(num_taken_ + num_ids));
+  delta->mutable_token_ids()->Add(
+      token_ids_.begin() + static_cast<ptrdiff_t>(num_taken_),
+      token_ids_.begin() + static_cast<ptrdiff_t>(num_taken_ + num_ids));
   num_taken_ += num_ids;
   num_told_ += static_cast<int64_t>(num_ids);
   if (num_taken_ == token_ids_.size()) {

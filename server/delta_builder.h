@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+
 #include "quire/v1/generation.pb.h"
 #include "server/text/text.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "server/errors.h"
 #include "server/prompt.h"
 #include "server/validation.h"
@@ -272,8 +273,8 @@ void Generation::FillAccepted(v1::Accepted* accepted) const {
 
 void Generation::FillPrompt(v1::Prompt* prompt) {
   const std::vector<int32_t>& ids = engine_request_->prompt_token_ids;
-  const int64_t end = std::min<int64_t>(static_cast<int64_t>(ids.size()),
-                                        prompt_told_ + kMaxPromptIds);
+  const int64_t end =
+      std::min<int64_t>(static_cast<int64_t>(ids.size()), prompt_told_ + kMaxPromptIds);
   prompt->set_token_offset(static_cast<uint32_t>(prompt_told_));
   prompt->mutable_token_ids()->Add(ids.begin() + prompt_told_, ids.begin() + end);
   prompt_told_ = end;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+
 #include "engine/token_listener.h"
 #include "quire/v1/generation.pb.h"
 #include "server/delta_builder.h"
@@ -143,7 +144,7 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   bool choice_told_ = false;
 
   std::mutex mu_;
-  GenerationWriter* writer_;                      // guarded by mu_, as all below
+  GenerationWriter* writer_;  // guarded by mu_, as all below
   std::optional<SequenceId> sequence_id_;
   std::optional<EndReason> end_wanted_;  // came before there was a sequence
   bool building_ = false;                // a thread makes the next response

@@ -1,13 +1,13 @@
 // GenerationService over gRPC's callback API: one reactor per stream. What a stream does is decided
 // in generation.h; here it meets the transport.
-#include <grpcpp/support/server_callback.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include <grpcpp/support/server_callback.h>
+
 #include "quire/v1/generation.grpc.pb.h"
 #include "server/errors.h"
 #include "server/grpc_endpoint.h"

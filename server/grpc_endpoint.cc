@@ -1,5 +1,9 @@
 #include "server/grpc_endpoint.h"
 
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "spdlog/spdlog.h"
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/service_type.h>
@@ -7,11 +11,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include <chrono>
-
-#include "absl/strings/str_cat.h"
 #include "server/server_core.h"
-#include "spdlog/spdlog.h"
 
 namespace quire {
 namespace {
@@ -20,8 +20,8 @@ constexpr int kSecondMs = 1000;
 
 // gRPC's own log, in the form of ours. Most of its errors are what clients do.
 void Log(gpr_log_func_args* args) {
-  const auto level = args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn
-                                                              : spdlog::level::debug;
+  const auto level =
+      args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn : spdlog::level::debug;
   spdlog::log(level, "grpc: {}", args->message);
 }
 
@@ -64,8 +64,8 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& cor
                      ": the address is in use, not of this machine, or not host:port; choose "
                      "another with --listen (port 0: any free one)"));
   }
-  endpoint->address_ = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":",
-                                    endpoint->port_);
+  endpoint->address_ =
+      absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":", endpoint->port_);
   return endpoint;
 }
 

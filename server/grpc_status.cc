@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+
 #include "server/errors.h"
 
 namespace quire {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "grpc/health/v1/health.grpc.pb.h"
+
 #include "server/grpc_endpoint.h"
 #include "server/server_core.h"
 

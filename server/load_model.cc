@@ -1,28 +1,31 @@
+#include <string>
 #include <utility>
+
+#include "spdlog/spdlog.h"
 
 #include "server/model_text.h"
 #include "server/server.h"
 #include "server/server_core.h"
-#include "spdlog/spdlog.h"
 
 namespace quire {
 
 // In a file of its own: the rest of the server does not need to link a real engine.
 absl::Status Server::LoadModel(const LoadProgress& progress) {
   const EngineConfig& config = core_->config().engine;
+  // Text first: it is quick to say what is wrong with it.
   absl::StatusOr<std::unique_ptr<ModelText>> text = ModelText::Open(config.model_path);
-  if (absl::IsNotFound(text.status())) {
-    spdlog::warn("{}: serving token ids only; text and chat requests will be refused",
-                 std::string(text.status().message()));
-    text = std::unique_ptr<ModelText>();
-  }
+  const bool has_tokenizer = !absl::IsNotFound(text.status());
+  if (!has_tokenizer) text = std::unique_ptr<ModelText>();
   if (!text.ok()) return text.status();
-  if (*text != nullptr && !absl::IsNotFound((*text)->chat_template_error())) {
-    spdlog::warn("{}; chat requests will be refused",
-                 std::string((*text)->chat_template_error().message()));
-  }
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Load(config, progress);
   if (!engine.ok()) return engine.status();
+  if (!has_tokenizer) {
+    spdlog::warn("{} has no tokenizer: serving token ids only, text and chat will be refused",
+                 config.model_path);
+  } else if (!absl::IsNotFound((*text)->chat_template_error())) {
+    spdlog::warn("{}: the chat template is of no use, chat will be refused: {}", config.model_path,
+                 std::string((*text)->chat_template_error().message()));
+  }
   Serve(*std::move(engine), *std::move(text));
   return absl::OkStatus();
 }

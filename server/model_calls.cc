@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "server/errors.h"
 #include "server/prompt.h"
 #include "server/validation.h"

@@ -2,6 +2,7 @@
 #define QUIRE_SERVER_MODEL_CALLS_H_
 
 #include "absl/status/statusor.h"
+
 #include "quire/v1/model.pb.h"
 #include "quire/v1/tokenizer.pb.h"
 #include "server/server_core.h"

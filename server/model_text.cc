@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/gguf.h"
 #include "server/text/gguf_vocab.h"
 
@@ -38,8 +39,8 @@ absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(const std::string& mo
   }
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat_template =
       ChatTemplate::Compile((*tokenizer)->chat_template(), (*tokenizer)->special_tokens_json());
-  auto text = std::make_unique<ModelText>(
-      *std::move(tokenizer), chat_template.ok() ? *std::move(chat_template) : nullptr);
+  auto text = std::make_unique<ModelText>(*std::move(tokenizer),
+                                          chat_template.ok() ? *std::move(chat_template) : nullptr);
   if (!chat_template.ok()) text->chat_template_error_ = chat_template.status();
   return text;
 }

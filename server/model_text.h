@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "server/text/text.h"
 
 namespace quire {

@@ -1,11 +1,11 @@
 #include "server/prompt.h"
 
-#include <google/protobuf/util/json_util.h>
-
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include <google/protobuf/util/json_util.h>
+#include <nlohmann/json.hpp>
+
 #include "server/errors.h"
 
 namespace quire {
@@ -42,15 +42,15 @@ absl::StatusOr<std::string> RenderChat(const v1::Chat& chat, const ModelText& te
     const auto status =
         google::protobuf::util::MessageToJsonString(chat.template_args(), &kwargs_json);
     if (!status.ok()) {
-      return InvalidField("chat.template_args", "cannot be written as JSON; numbers must be finite");
+      return InvalidField("chat.template_args",
+                          "cannot be written as JSON; numbers must be finite");
     }
   }
   const std::string messages_json = MessagesJson(chat);
   ChatRequest request;
   request.messages_json = messages_json;
   request.kwargs_json = kwargs_json;
-  request.add_generation_prompt =
-      !chat.has_add_generation_prompt() || chat.add_generation_prompt();
+  request.add_generation_prompt = !chat.has_add_generation_prompt() || chat.add_generation_prompt();
   absl::StatusOr<std::string> rendered = text.chat_template()->Render(request);
   if (!rendered.ok()) return FromText(rendered.status(), "chat");
   return rendered;

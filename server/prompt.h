@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "quire/v1/generation.pb.h"
 #include "server/model_text.h"
 

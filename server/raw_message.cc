@@ -1,9 +1,9 @@
 #include "server/raw_message.h"
 
-#include <grpcpp/support/slice.h>
-
 #include <string>
 #include <vector>
+
+#include <grpcpp/support/slice.h>
 
 #include "server/errors.h"
 #include "server/wire_check.h"

@@ -1,10 +1,9 @@
 #ifndef QUIRE_SERVER_RAW_MESSAGE_H_
 #define QUIRE_SERVER_RAW_MESSAGE_H_
 
+#include "absl/status/status.h"
 #include <google/protobuf/message.h>
 #include <grpcpp/support/byte_buffer.h>
-
-#include "absl/status/status.h"
 
 namespace quire {
 

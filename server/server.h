@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "engine/engine.h"
 #include "server/server_config.h"
 
@@ -71,8 +72,8 @@ class Server {
   explicit Server(const ServerConfig& config);
 
   std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<GrpcEndpoint> endpoint_;  // uses core_
-  std::mutex drain_mu_;                     // held for as long as the drain takes
+  std::unique_ptr<GrpcEndpoint> endpoint_;   // uses core_
+  std::mutex drain_mu_;                      // held for as long as the drain takes
   std::optional<DrainResult> drain_result_;  // guarded by drain_mu_
 };
 

@@ -12,11 +12,11 @@ namespace quire {
 // Limits on what clients may ask and hold. All are checked before anything of that size is
 // allocated.
 struct ServerLimits {
-  int32_t max_receive_bytes = 4 << 20;      // of one message from a client
-  int32_t max_metadata_bytes = 8 << 10;     // of one call's headers
-  int32_t max_concurrent_requests = 1024;   // streams open at once, queued ones included
-  int32_t max_output_tokens = 0;            // where max_tokens is unset; 0: as many as fit
-  int32_t max_prompt_bytes = 1 << 20;       // of text, or of all messages together
+  int32_t max_receive_bytes = 4 << 20;     // of one message from a client
+  int32_t max_metadata_bytes = 8 << 10;    // of one call's headers
+  int32_t max_concurrent_requests = 1024;  // streams open at once, queued ones included
+  int32_t max_output_tokens = 0;           // where max_tokens is unset; 0: as many as fit
+  int32_t max_prompt_bytes = 1 << 20;      // of text, or of all messages together
   int32_t max_chat_messages = 4096;
   int32_t max_stop_token_ids = 64;
   int32_t max_request_seconds = 3600;

@@ -7,15 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "spdlog/spdlog.h"
+
 #include "server/errors.h"
 #include "server/validation.h"
-#include "spdlog/spdlog.h"
 
 namespace quire {
 namespace {
 
-// Prompts are tokenised beside each other, so that a huge one does not stop the others; detokenising
-// is a table look-up, for which one thread is plenty.
+// Prompts are tokenised beside each other, so that a huge one does not stop the others;
+// detokenising is a table look-up, for which one thread is plenty.
 constexpr int kNumTextWorkers = 2;
 constexpr int kNumDeliveryWorkers = 1;
 
@@ -86,9 +87,10 @@ absl::StatusOr<std::shared_ptr<Generation>> ServerCore::AddGeneration(std::strin
                                                  config_.limits, *this, writer);
   std::lock_guard<std::mutex> lock(mu_);
   if (!by_id_.emplace(request_id, generation.get()).second) {
-    return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_IN_USE",
-                     absl::StrCat("request_id \"", request_id, "\" names a request that is not over"),
-                     {{"request_id", request_id}});
+    return MakeError(
+        absl::StatusCode::kAlreadyExists, "REQUEST_ID_IN_USE",
+        absl::StrCat("request_id \"", request_id, "\" names a request that is not over"),
+        {{"request_id", request_id}});
   }
   open_.insert(generation);
   return generation;
@@ -182,8 +184,7 @@ void ServerCore::Close() {
 // ---- Time ----
 
 void ServerCore::Tick() {
-  const int64_t period_ms =
-      std::clamp<int64_t>(config_.limits.slow_reader_timeout_ms / 8, 5, 1000);
+  const int64_t period_ms = std::clamp<int64_t>(config_.limits.slow_reader_timeout_ms / 8, 5, 1000);
   std::unique_lock<std::mutex> lock(tick_mu_);
   while (!tick_wake_.wait_for(lock, std::chrono::milliseconds(period_ms),
                               [this] { return tick_stop_; })) {

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "server/generation.h"
 #include "server/health_board.h"
 #include "server/server_config.h"
@@ -94,10 +95,10 @@ class ServerCore final : public GenerationHost {
   const std::string instance_id_;
   std::mutex health_mu_;  // held from looking to telling
   HealthBoard health_;
-  std::unique_ptr<ServingModel> model_;           // set once, by Serve
+  std::unique_ptr<ServingModel> model_;                   // set once, by Serve
   std::atomic<const ServingModel*> model_ptr_ = nullptr;  // model_, for other threads
-  std::atomic<bool> ready_ = true;      // as far as draining goes
-  std::atomic<bool> accepting_ = true;  // likewise
+  std::atomic<bool> ready_ = true;                        // as far as draining goes
+  std::atomic<bool> accepting_ = true;                    // likewise
   std::atomic<int> num_calls_ = 0;
   std::atomic<int> num_drained_ = 0;
   std::atomic<uint64_t> next_request_ = 1;

@@ -1,12 +1,12 @@
 #ifndef QUIRE_SERVER_UNARY_CALL_H_
 #define QUIRE_SERVER_UNARY_CALL_H_
 
-#include <grpcpp/impl/service_type.h>
-#include <grpcpp/support/server_callback.h>
-
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/support/server_callback.h>
+
 #include "server/grpc_status.h"
 #include "server/raw_message.h"
 #include "server/server_core.h"

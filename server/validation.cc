@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+
 #include "server/errors.h"
 
 namespace quire {
@@ -32,7 +33,7 @@ struct Range {
   const char* allowed;
 };
 
-#define QUIRE_PARAM(name)                                         \
+#define QUIRE_PARAM(name)                                          \
   "params." #name, [](const Params& p) { return p.has_##name(); }, \
       [](const Params& p) { return static_cast<double>(p.name()); }
 
@@ -181,9 +182,9 @@ absl::Status CheckChat(const v1::Chat& chat, const ServingModel& model,
   absl::Status status = CheckHasText(model);
   if (!status.ok()) return status;
   if (model.text->chat_template() == nullptr) {
-    return MakeError(absl::StatusCode::kFailedPrecondition, "CHAT_TEMPLATE_MISSING",
-                     absl::StrCat(model.text->chat_template_error().message(),
-                                  "; send the prompt as text"));
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "CHAT_TEMPLATE_MISSING",
+        absl::StrCat(model.text->chat_template_error().message(), "; send the prompt as text"));
   }
   if (chat.messages().empty()) return InvalidField("chat.messages", "is empty");
   if (chat.messages_size() > limits.max_chat_messages) {
@@ -202,8 +203,8 @@ absl::Status CheckChat(const v1::Chat& chat, const ServingModel& model,
   }
   num_bytes += chat.template_args().ByteSizeLong();
   if (num_bytes > static_cast<size_t>(limits.max_prompt_bytes)) {
-    return InvalidField("chat", absl::StrCat(num_bytes, " bytes; at most ",
-                                             limits.max_prompt_bytes, " are allowed"));
+    return InvalidField("chat", absl::StrCat(num_bytes, " bytes; at most ", limits.max_prompt_bytes,
+                                             " are allowed"));
   }
   return absl::OkStatus();
 }
@@ -260,15 +261,14 @@ absl::Status ResolveMaxTokens(int64_t prompt_tokens, const ModelInfo& info,
   const int64_t max_by_cache = kv_capacity - prompt_tokens + 1;
   const int64_t asked = params.has_max_tokens() ? params.max_tokens() : 1;
   const auto refuse = [&](absl::string_view reason, absl::string_view limit_name, int64_t limit) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument, reason,
-        absl::StrCat("a prompt of ", prompt_tokens, " tokens and ",
-                     params.has_max_tokens() ? "max_tokens " : "at least ", asked,
-                     params.has_max_tokens() ? "" : " token", " exceed ", limit_name, " ", limit,
-                     "; shorten the prompt or lower max_tokens"),
-        {{"limit", absl::StrCat(limit)},
-         {"prompt_tokens", absl::StrCat(prompt_tokens)},
-         {"max_tokens", absl::StrCat(asked)}});
+    return MakeError(absl::StatusCode::kInvalidArgument, reason,
+                     absl::StrCat("a prompt of ", prompt_tokens, " tokens and ",
+                                  params.has_max_tokens() ? "max_tokens " : "at least ", asked,
+                                  params.has_max_tokens() ? "" : " token", " exceed ", limit_name,
+                                  " ", limit, "; shorten the prompt or lower max_tokens"),
+                     {{"limit", absl::StrCat(limit)},
+                      {"prompt_tokens", absl::StrCat(prompt_tokens)},
+                      {"max_tokens", absl::StrCat(asked)}});
   };
   if (asked > max_by_context) {
     return refuse("CONTEXT_LENGTH_EXCEEDED", "the context of", info.max_model_len);

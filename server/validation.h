@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include <google/protobuf/repeated_field.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include <google/protobuf/repeated_field.h>
+
 #include "quire/v1/generation.pb.h"
 #include "quire/v1/tokenizer.pb.h"
 #include "server/server_config.h"
@@ -15,8 +15,9 @@
 namespace quire {
 
 // The checks of what clients send. Everything is checked here, once, before anything is computed
-// or allocated for it; wire_check.h comes before, the scheduler's own refusals (a full queue) after.
-// Failures are INVALID_ARGUMENT INVALID_FIELD with all fields that are wrong, unless said otherwise.
+// or allocated for it; wire_check.h comes before, the scheduler's own refusals (a full queue)
+// after. Failures are INVALID_ARGUMENT INVALID_FIELD with all fields that are wrong, unless said
+// otherwise.
 
 // NOT_FOUND MODEL_NOT_FOUND unless `name` is empty, the served name or an alias.
 absl::Status CheckModelName(absl::string_view name, const ServingModel& model);

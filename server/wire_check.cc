@@ -1,12 +1,12 @@
 #include "server/wire_check.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
-
 #include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
 #include "server/errors.h"
 
 namespace quire {
@@ -71,8 +71,8 @@ class WireChecker {
 
  private:
   static bool FitsWireType(const FieldDescriptor& field, WireFormatLite::WireType wire_type) {
-    const auto own = WireFormatLite::WireTypeForFieldType(
-        static_cast<WireFormatLite::FieldType>(field.type()));
+    const auto own =
+        WireFormatLite::WireTypeForFieldType(static_cast<WireFormatLite::FieldType>(field.type()));
     if (wire_type == own) return own != WireFormatLite::WIRETYPE_START_GROUP;
     return field.is_packable() && wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
   }

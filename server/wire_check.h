@@ -1,10 +1,9 @@
 #ifndef QUIRE_SERVER_WIRE_CHECK_H_
 #define QUIRE_SERVER_WIRE_CHECK_H_
 
-#include <google/protobuf/descriptor.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include <google/protobuf/descriptor.h>
 
 namespace quire {
 

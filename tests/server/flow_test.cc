@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "tests/server/server_fixture.h"
 #include "tests/server/tcp_proxy.h"
 
@@ -194,8 +195,7 @@ std::string OneOfTheStorm(TestClient& client, std::mt19937& random, int number) 
       v1::AbortRequest abort_request;
       abort_request.add_request_ids(request.request_id());
       v1::AbortResponse response;
-      EXPECT_TRUE(
-          client.Call("/quire.v1.GenerationService/Abort", abort_request, &response).ok());
+      EXPECT_TRUE(client.Call("/quire.v1.GenerationService/Abort", abort_request, &response).ok());
     }
   }
   answer.status = stream->Finish();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "tests/server/server_fixture.h"
 
 namespace quire {

@@ -2,11 +2,11 @@
 
 #include <string>
 
-#include "gtest/gtest.h"
-
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "gtest/gtest.h"
+
 #include "server/errors.h"
 
 namespace quire {

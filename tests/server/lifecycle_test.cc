@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.pb.h"
+
 #include "quire/v1/model.pb.h"
 #include "tests/server/server_fixture.h"
 
@@ -21,8 +22,7 @@ class LifecycleTest : public ServerFixture {
     HealthCheckRequest request;
     request.set_service(name);
     HealthCheckResponse response;
-    const ClientStatus status =
-        client_->Call("/grpc.health.v1.Health/Check", request, &response);
+    const ClientStatus status = client_->Call("/grpc.health.v1.Health/Check", request, &response);
     return status.ok() ? HealthCheckResponse::ServingStatus_Name(response.status())
                        : status.Summary();
   }

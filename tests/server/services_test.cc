@@ -159,8 +159,7 @@ TEST_F(ServicesTest, TheModelIsDescribed) {
   EXPECT_NE(model.version(), "");
 
   request.set_model("gpt-5");
-  EXPECT_EQ(Call("/quire.v1.ModelService/GetModel", request, &model),
-            "NOT_FOUND/MODEL_NOT_FOUND");
+  EXPECT_EQ(Call("/quire.v1.ModelService/GetModel", request, &model), "NOT_FOUND/MODEL_NOT_FOUND");
   EXPECT_EQ(status_.info.metadata().at("served_model"), "Fake-256");
 }
 

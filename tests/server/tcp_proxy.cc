@@ -1,10 +1,10 @@
 #include "tests/server/tcp_proxy.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "gtest/gtest.h"
+#include <netinet/in.h>
 
 namespace quire {
 namespace {

@@ -1,9 +1,5 @@
 #include "tests/server/test_client.h"
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/client_unary_call.h>
-#include <grpcpp/support/sync_stream.h>
-
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -13,6 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/client_unary_call.h>
+#include <grpcpp/support/sync_stream.h>
 
 namespace quire {
 namespace {
@@ -69,8 +68,8 @@ class ByteStream final : public ClientStream {
       : method_(std::move(method)),
         rpc_(method_.c_str(), grpc::internal::RpcMethod::SERVER_STREAMING) {
     Apply(options, context_);
-    reader_.reset(grpc::internal::ClientReaderFactory<ByteBuffer>::Create(
-        channel, rpc_, &context_, ToBuffer(request)));
+    reader_.reset(grpc::internal::ClientReaderFactory<ByteBuffer>::Create(channel, rpc_, &context_,
+                                                                          ToBuffer(request)));
   }
   ~ByteStream() override {
     if (finished_) return;
@@ -171,8 +170,8 @@ TestClient::TestClient(int port, bool small_windows) : connection_(new Connectio
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
   }
-  connection_->channel = grpc::CreateCustomChannel(
-      absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials(), arguments);
+  connection_->channel = grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port),
+                                                   grpc::InsecureChannelCredentials(), arguments);
 }
 
 TestClient::~TestClient() = default;
@@ -217,8 +216,8 @@ ClientStatus TestClient::CallRaw(const std::string& method, const std::string& r
   Apply({}, context);
   const grpc::internal::RpcMethod rpc(method.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
   ByteBuffer out;
-  const grpc::Status status = grpc::internal::BlockingUnaryCall(
-      connection_->channel.get(), rpc, &context, ToBuffer(request), &out);
+  const grpc::Status status = grpc::internal::BlockingUnaryCall(connection_->channel.get(), rpc,
+                                                                &context, ToBuffer(request), &out);
   if (status.ok()) *response = ToBytes(out);
   return Unpack(status, context);
 }

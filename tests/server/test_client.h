@@ -1,8 +1,6 @@
 #ifndef QUIRE_TESTS_SERVER_TEST_CLIENT_H_
 #define QUIRE_TESTS_SERVER_TEST_CLIENT_H_
 
-#include <google/protobuf/message.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -10,6 +8,8 @@
 #include <vector>
 
 #include "google/rpc/error_details.pb.h"
+#include <google/protobuf/message.h>
+
 #include "quire/v1/generation.pb.h"
 
 namespace quire {
@@ -53,8 +53,8 @@ struct Answer {
   std::vector<v1::GenerateResponse> events;
   ClientStatus status;
 
-  std::string text() const;                   // all deltas joined
-  std::vector<uint32_t> token_ids() const;    // likewise
+  std::string text() const;                 // all deltas joined
+  std::vector<uint32_t> token_ids() const;  // likewise
   // One word an event: "accepted delta delta choice(STOP) finished OK".
   std::string Shape() const;
 };

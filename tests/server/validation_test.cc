@@ -1,4 +1,5 @@
-// What requests may hold, asked of a server: a wrong one is refused by name, and the server goes on.
+// What requests may hold, asked of a server: a wrong one is refused by name, and the server goes
+// on.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "tests/server/server_fixture.h"
 
 namespace quire {
@@ -144,8 +146,7 @@ TEST_F(ValidationTest, PromptsAreChecked) {
 TEST_F(ValidationTest, BytesThatNoClientShouldSendAreRefused) {
   StartServer();
   const auto send = [&](const std::string& bytes) {
-    return TestClient::ReadAll(
-        *client_->OpenStream("/quire.v1.GenerationService/Generate", bytes));
+    return TestClient::ReadAll(*client_->OpenStream("/quire.v1.GenerationService/Generate", bytes));
   };
   Answer answer = send("\x1A\x02\xC3\x28");  // text: not UTF-8
   EXPECT_EQ(answer.Shape(), "INVALID_ARGUMENT/INVALID_FIELD");
@@ -176,8 +177,8 @@ TEST_F(ValidationTest, ModelsAreKnownByNameAndAlias) {
 TEST_F(ValidationTest, RequestIdsAreChecked) {
   StartServer();
   v1::GenerateRequest request = TextRequest("x");
-  for (const std::string& id : {std::string(129, 'a'), std::string("a b"), std::string("ü"),
-                                std::string("a/b")}) {
+  for (const std::string& id :
+       {std::string(129, 'a'), std::string("a b"), std::string("ü"), std::string("a/b")}) {
     request.set_request_id(id);
     ExpectRefused(request, "request_id");
   }
@@ -244,8 +245,7 @@ TEST_F(ValidationTest, LengthsAreRefusedWithTheNumbersAndNeverClipped) {
     return absl::StrCat(status.Summary(), " limit ", metadata.at("limit"), " prompt ",
                         metadata.at("prompt_tokens"), " max ", metadata.at("max_tokens"));
   };
-  EXPECT_EQ(refused(90, 11),
-            "INVALID_ARGUMENT/CONTEXT_LENGTH_EXCEEDED limit 100 prompt 90 max 11");
+  EXPECT_EQ(refused(90, 11), "INVALID_ARGUMENT/CONTEXT_LENGTH_EXCEEDED limit 100 prompt 90 max 11");
   EXPECT_EQ(refused(100, 0), "INVALID_ARGUMENT/CONTEXT_LENGTH_EXCEEDED limit 100 prompt 100 max 1");
   EXPECT_EQ(refused(81, 0),
             "INVALID_ARGUMENT/REQUEST_EXCEEDS_KV_CAPACITY limit 80 prompt 81 max 1");

@@ -4,10 +4,10 @@
 #include <random>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "absl/strings/str_cat.h"
 #include "quire/v1/generation.pb.h"
 #include "server/errors.h"
 
@@ -72,8 +72,7 @@ TEST(WireCheckTest, NamesUnknownFieldsWhereverTheyAre) {
   const std::vector<Case> cases = {
       {extra, "quire.v1.GenerateRequest", "99", ""},
       {Part(7, extra), "quire.v1.GenerationParams", "99", "params"},
-      {Part(5, Part(1, "") + Part(1, Part(77, "x"))), "quire.v1.Message", "77",
-       "chat.messages[1]"},
+      {Part(5, Part(1, "") + Part(1, Part(77, "x"))), "quire.v1.Message", "77", "chat.messages[1]"},
       {Part(5, Part(3, Part(1, Part(2, extra)))), "google.protobuf.Value", "99",
        "chat.template_args.fields[0].value"},
       // Known, but of another type.
@@ -94,9 +93,8 @@ TEST(WireCheckTest, NamesUnknownFieldsWhereverTheyAre) {
 }
 
 TEST(WireCheckTest, NamesTextThatIsNotUtf8) {
-  for (const std::string bad :
-       {"\x80", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80",
-        "a\xE2\x82", "\xE0\x9F\x80"}) {
+  for (const std::string bad : {"\x80", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                                "\xF8\x88\x80\x80\x80", "a\xE2\x82", "\xE0\x9F\x80"}) {
     const absl::Status status = Check(Part(5, Part(1, Part(2, "fine")) + Part(1, Part(2, bad))));
     EXPECT_EQ(ReasonOf(status), "INVALID_FIELD");
     ASSERT_EQ(ViolationsOf(status).size(), 1u);
