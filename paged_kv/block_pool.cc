@@ -45,7 +45,12 @@ void BlockPool::Hold(BlockId id) {
   if (block.place == Place::kHeld) return;
   QUIRE_CHECK(block.cached, "only a cached block survives without holders");
   const bool was_idle = block.place == Place::kIdle;
-  --(was_idle ? num_idle_ : num_fenced_);
+  if (was_idle) {
+    --num_idle_;
+  } else {
+    --num_fenced_;
+    --num_fenced_cached_;
+  }
   block.place = Place::kHeld;
   ++num_held_;
   if (was_idle) listener_->OnHeldAgain(id);
@@ -60,6 +65,7 @@ void BlockPool::Drop(BlockId id, StepId last_step) {
   if (block.fence > committed_) {
     block.place = Place::kFenced;
     ++num_fenced_;
+    num_fenced_cached_ += block.cached;
     fenced_.push_back({id, block.fence});
   } else {
     Settle(id);
@@ -89,6 +95,7 @@ void BlockPool::Uncache(BlockId id) {
   Block& block = blocks_[id];
   QUIRE_CHECK(block.cached, "only a cached block survives without holders");
   block.cached = false;
+  if (block.place == Place::kFenced) --num_fenced_cached_;
   if (block.place == Place::kIdle) {
     --num_idle_;
     Settle(id);
@@ -105,23 +112,20 @@ void BlockPool::CommitStep(StepId step) {
       fenced_[kept++] = entry;
     } else if (block.place == Place::kFenced && block.fence == entry.step) {
       --num_fenced_;
+      num_fenced_cached_ -= block.cached;
       Settle(entry.block);
     }
   }
   fenced_.resize(kept);
 }
 
-int32_t BlockPool::CountCachedUnheld() const {
-  return static_cast<int32_t>(std::count_if(blocks_.begin(), blocks_.end(), [](const Block& block) {
-    return block.cached && block.num_holders == 0;
-  }));
-}
-
 void BlockPool::CheckInvariants() const {
   int32_t counts[5] = {};
+  int32_t num_cached_unheld_found = 0;
   for (BlockId id = 0; id < num_blocks(); ++id) {
     const Block& block = blocks_[id];
     ++counts[static_cast<int>(block.place)];
+    num_cached_unheld_found += block.cached && block.num_holders == 0;
     QUIRE_CHECK((block.num_holders > 0) == (block.place == Place::kHeld), "invariant 1");
     QUIRE_CHECK((id >= num_touched_) == (block.place == Place::kUntouched), "invariant 1");
     QUIRE_CHECK(block.place != Place::kFenced || block.fence > committed_, "invariant 2");
@@ -134,6 +138,7 @@ void BlockPool::CheckInvariants() const {
   QUIRE_CHECK(counts[static_cast<int>(Place::kHeld)] == num_held_, "invariant 1");
   QUIRE_CHECK(counts[static_cast<int>(Place::kFenced)] == num_fenced_, "invariant 1");
   QUIRE_CHECK(counts[static_cast<int>(Place::kIdle)] == num_idle_, "invariant 1");
+  QUIRE_CHECK(num_cached_unheld_found == num_cached_unheld(), "invariant 1");
   std::vector<bool> listed(blocks_.size());
   for (const BlockId id : free_) {
     QUIRE_CHECK(blocks_[id].place == Place::kFree && !listed[id], "invariant 1");

@@ -74,8 +74,8 @@ class BlockPool {
   int32_t num_holders(BlockId block) const { return blocks_[block].num_holders; }
   bool is_cached(BlockId block) const { return blocks_[block].cached; }
   bool is_idle(BlockId block) const { return blocks_[block].place == Place::kIdle; }
-  // Cached and held by nobody: IDLE, or FENCED on the way there. O(num_blocks).
-  int32_t CountCachedUnheld() const;
+  // Cached and held by nobody: IDLE, or FENCED on the way there.
+  int32_t num_cached_unheld() const { return num_idle_ + num_fenced_cached_; }
   // How often the block has been handed out: content read under another number is not this one.
   uint32_t generation(BlockId block) const { return blocks_[block].generation; }
 
@@ -110,6 +110,7 @@ class BlockPool {
   int32_t num_touched_ = 0;
   int32_t num_held_ = 0;
   int32_t num_fenced_ = 0;
+  int32_t num_fenced_cached_ = 0;
   int32_t num_idle_ = 0;
 };
 

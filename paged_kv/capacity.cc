@@ -100,7 +100,7 @@ std::string BytesText(int64_t bytes) {
     ++unit;
   }
   const bool is_whole = value == static_cast<double>(static_cast<int64_t>(value));
-  return absl::StrFormat(is_whole ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", is_whole ? 0 : 1, value, kUnits[unit]);
 }
 
 }  // namespace quire

@@ -18,19 +18,21 @@ constexpr size_t kMaxBlockedLookedPast = 8;
 absl::Status Scheduler::CheckCanEverFit(const Request& request) const {
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
   const int64_t positions = prompt + std::max(0, request.max_tokens - 1);
-  const int64_t limit = config_.max_model_len;
-  if (limit > 0 && prompt + request.max_tokens > limit) {
+  if (prompt + request.max_tokens > config_.max_model_len) {
     return absl::InvalidArgumentError(absl::StrCat(
         "CONTEXT_LENGTH_EXCEEDED: ", prompt, " prompt tokens and max_tokens ", request.max_tokens,
-        " make ", prompt + request.max_tokens, ", the limit is ", limit));
+        " make ", prompt + request.max_tokens, ", the limit is ", config_.max_model_len));
   }
   const int64_t blocks = BlocksAtMost(config_.group_windows, config_.block_size, positions,
                                       config_.max_num_batched_tokens);
   if (blocks > config_.num_blocks) {
+    const int64_t longest =
+        LongestSequence(config_.group_windows, config_.block_size, config_.num_blocks,
+                        config_.max_num_batched_tokens, config_.max_model_len);
     return absl::InvalidArgumentError(absl::StrCat(
         "REQUEST_EXCEEDS_KV_CAPACITY: ", prompt, " prompt tokens and max_tokens ",
         request.max_tokens, " need ", blocks, " KV blocks of ", config_.block_size,
-        " tokens, the pool has ", config_.num_blocks, ", enough for ", max_model_len_, " tokens"));
+        " tokens, the pool has ", config_.num_blocks, ", enough for ", longest, " tokens"));
   }
   return absl::OkStatus();
 }

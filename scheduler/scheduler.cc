@@ -10,13 +10,19 @@
 
 namespace quire {
 
+namespace {
+
+SchedulerConfig WithModelLength(SchedulerConfig config) {
+  // Sums of two lengths stay far from the end of int32.
+  if (config.max_model_len == 0) config.max_model_len = std::numeric_limits<int32_t>::max() / 4;
+  return config;
+}
+
+}  // namespace
+
 Scheduler::Scheduler(const SchedulerConfig& config)
-    : config_(config),
+    : config_(WithModelLength(config)),
       num_groups_(static_cast<int32_t>(config.group_windows.size())),
-      max_model_len_(static_cast<int32_t>(LongestSequence(
-          config.group_windows, config.block_size, config.num_blocks, config.max_num_batched_tokens,
-          config.max_model_len > 0 ? config.max_model_len
-                                   : std::numeric_limits<int32_t>::max() / 2))),
       pool_(config.num_blocks, config.block_shuffle_seed),
       cache_({.block_size = config.block_size,
               .group_windows = config.group_windows,
@@ -199,7 +205,9 @@ Scheduler::Room Scheduler::PlanOneRunning(Sequence* sequence, Draft* draft) {
   int32_t num_tokens =
       1 + draft->budget.LargestChunk(position + 1, CapChunk(*sequence, position, remaining) - 1,
                                      wants_rows);
-  num_tokens = FitToBlocks(*sequence, num_tokens, *draft);
+  if (NewBlocks(*sequence, position + num_tokens) > 0) {
+    num_tokens = FitToBlocks(*sequence, num_tokens, *draft);
+  }
   const Room room = MakeRoom(sequence, NewBlocks(*sequence, position + num_tokens), draft);
   if (room != Room::kNow) return room;
   draft->budget.Spend(position + 1, num_tokens - 1, wants_rows ? num_tokens - 1 : 0);
@@ -281,7 +289,7 @@ SchedulerStats Scheduler::Stats() const {
   stats.queued_prefill_tokens = queued_tokens_;
   stats.blocks_total = pool_.num_blocks();
   stats.blocks_held = pool_.num_held();
-  stats.blocks_cached = pool_.CountCachedUnheld();
+  stats.blocks_cached = pool_.num_cached_unheld();
   return stats;
 }
 

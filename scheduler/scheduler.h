@@ -35,7 +35,7 @@ struct SchedulerConfig {
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;  // > max_num_seqs
   int32_t max_logit_rows = 64;           // >= max_num_seqs; bounds prompt-logits chunks too
-  int32_t max_model_len = 0;
+  int32_t max_model_len = 0;             // 0: what the pool can hold
   int32_t max_queued_requests = 512;
   int64_t max_queued_prefill_tokens = 0;
   int32_t max_preemptions = 3;  // then all blocks that it can need are set aside for it
@@ -106,7 +106,7 @@ class Scheduler {
   CommitResult CommitFailed(uint64_t step_id, TimeUs now);
   // Something is queued, running or in flight.
   bool HasWork() const;
-  SchedulerStats Stats() const;  // O(blocks)
+  SchedulerStats Stats() const;
   // CHECK-fails unless all bookkeeping agrees. O(blocks + tokens). For tests and idle time.
   void CheckInvariants() const;
 
@@ -192,7 +192,6 @@ class Scheduler {
   // Constant after construction.
   const SchedulerConfig config_;
   const int32_t num_groups_;
-  const int32_t max_model_len_;
 
   BlockPool pool_;
   PrefixCache cache_;

@@ -8,7 +8,7 @@ namespace quire {
 
 // Watermark says how many blocks admission leaves free for running sequences to grow into. It
 // rises with every step that had to preempt, and falls slowly while none has to: as much headroom
-// as the load turns out to need. The constants are ours, chosen with tests/scheduler/sim_test.
+// as the load turns out to need. The constants are a first choice, not measured.
 class Watermark {
  public:
   explicit Watermark(int32_t num_blocks)

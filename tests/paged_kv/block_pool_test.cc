@@ -102,7 +102,7 @@ TEST(BlockPoolTest, CachedBlockIsIdleOnceNoStepNamesItAndCanBeHeldAgain) {
   pool.MarkCached(0);
   pool.Drop(0, 1);
   EXPECT_EQ(pool.num_idle(), 0);
-  EXPECT_EQ(pool.CountCachedUnheld(), 1);
+  EXPECT_EQ(pool.num_cached_unheld(), 1);
   pool.CommitStep(1);
   EXPECT_THAT(listener.idle, ElementsAre(0));
   pool.Hold(0);

@@ -22,7 +22,7 @@ namespace quire {
 // What a simulation did, so that a test can assert that it was not vacuous.
 struct SimCounts {
   int64_t scenarios = 0, requests = 0, refused = 0, steps = 0, preemptions = 0, hit_tokens = 0;
-  int64_t full_hits = 0, copies = 0, failed_steps = 0, faults = 0, overtakes = 0, waits = 0;
+  int64_t full_hits = 0, copies = 0, failed_steps = 0, faults = 0, overtakes = 0;
   int64_t ends[16] = {};
 };
 
