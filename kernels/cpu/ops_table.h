@@ -13,7 +13,8 @@ namespace quire {
 inline namespace QUIRE_ISA {
 
 extern const CpuOps kCpuOps;
-const CpuOps kCpuOps = {  // NOLINT(misc-definitions-in-headers)
+// Included by one source of each instruction set. NOLINTNEXTLINE(misc-definitions-in-headers)
+const CpuOps kCpuOps = {
     .rms_norm = RmsNormRow,
     .all_finite = AllFinite,
     .rotate_head = RotateHead,

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "kernels/cpu/reference/sampling.h"
+#include "tests/kernels/allocation_count.h"
 #include "tests/kernels/bits.h"
 #include "tests/kernels/scalar_decoder.h"
 
@@ -80,8 +81,10 @@ class Session {
     Arrays arrays = Build(chunks, tokens);
     arrays.step.samples = samples;
     arrays.step.shape.num_samples = static_cast<int>(samples.size());
+    const int64_t allocations_before = NumAllocations();
     const StepTicket ticket = backend_.Launch(arrays.step, forward_);
     const StepResult result = backend_.Collect(ticket).value();
+    EXPECT_EQ(NumAllocations(), allocations_before) << "a step takes nothing from the heap";
     sampled_.assign(result.sampled.begin(), result.sampled.end());
     seq_finite_.assign(result.seq_finite.begin(), result.seq_finite.end());
     std::vector<std::vector<float>> logits;
