@@ -97,7 +97,11 @@ ExitCode Conversation::Ask(const std::string& question) {
   if (!answer.text().empty()) std::cout << '\n' << std::flush;
   if (was_stopped_.exchange(false) && failure) {
     // What was said so far stays said.
-    Add("assistant", answer.text());
+    if (answer.text().empty()) {
+      request_.mutable_chat()->mutable_messages()->RemoveLast();
+    } else {
+      Add("assistant", answer.text());
+    }
     if (terminal_.is_interactive()) terminal_.Note("[stopped]");
     return ExitCode::kInterrupted;
   }

@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::chrono::seconds kConnectTimeout(10);
 
-bool IsLocal(const std::string& address) {
-  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost") ||
-         absl::StartsWith(address, "[::1]") || absl::StartsWith(address, "unix:");
-}
-
 Failure ToFailure(const grpc::Status& status) {
   Failure failure{.message = status.error_message()};
   // The numbers are the same; absl knows their names.
@@ -82,10 +77,15 @@ class GrpcClient : public Client {
 
 }  // namespace
 
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost") ||
+         absl::StartsWith(address, "[::1]") || absl::StartsWith(address, "unix:");
+}
+
 std::unique_ptr<Client> Client::Connect(const std::string& address, std::string* why) {
   grpc::ChannelArguments arguments;
   // A proxy of the environment is for the world outside.
-  if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   const auto deadline = std::chrono::system_clock::now() + kConnectTimeout;
   grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);

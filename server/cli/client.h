@@ -12,6 +12,9 @@
 
 namespace quire::cli {
 
+// Does the address never leave this machine?
+bool IsLoopback(const std::string& address);
+
 // Takes one event of a generation; false: enough, cancel the rest.
 using OnEvent = std::function<bool(const v1::GenerateResponse& event)>;
 

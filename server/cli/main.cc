@@ -17,8 +17,8 @@ namespace quire::cli {
 namespace {
 
 constexpr char kIntroduction[] =
-    R"(Quire serves large language models over gRPC: one small binary, and answers that repeat bit for
-bit.
+    R"(Quire serves large language models over gRPC, from one small binary, with
+answers that repeat bit for bit.
 
 Usage: quire COMMAND [FLAGS]
 

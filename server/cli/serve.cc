@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include <spdlog/spdlog.h>
 
+#include "server/cli/client.h"
 #include "server/cli/command.h"
 #include "server/cli/engine_flags.h"
 #include "server/cli/log.h"
@@ -79,6 +80,12 @@ ExitCode Serve(const Options& options) {
   if (!server.ok()) return Fail(ExitCode::kResources, server.status().message());
   spdlog::info("listening on {}; loading {}", (*server)->address(),
                options.server.engine.model_path);
+  if (!IsLoopback(options.server.listen)) {
+    spdlog::warn(
+        "{} can be reached by others: what they send and get is neither encrypted nor "
+        "asked for a password",
+        (*server)->address());
+  }
   const auto start = std::chrono::steady_clock::now();
   absl::Status loaded = (*server)->LoadModel([](absl::string_view phase, double seconds) {
     spdlog::info("{}: {:.2f} s", std::string(phase), seconds);

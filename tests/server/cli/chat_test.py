@@ -92,7 +92,8 @@ class Chat(unittest.TestCase):
             if min(row["gaps"]) < 0.1 or len(row["tokens"]) > 24:
                 continue
             result = cli.run("chat", *self.at, *GREEDY, row["prompt"])
-            self.assertEqual((result.code, result.out, result.err), (cli.OK, row["text"] + "\n", ""))
+            self.assertEqual((result.code, result.out, result.err),
+                             (cli.OK, row["text"] + "\n", ""))
 
     def test_one_question(self):
         question = "What is the capital of France?"

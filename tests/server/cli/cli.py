@@ -65,17 +65,18 @@ def run_lines(*args, lines):
 class Serving:
     """`quire serve` on a free port, ready inside the `with`; .address is where."""
 
-    def __init__(self, model, *args, drain_delay="0", kv_cache="16MiB"):
-        self.command = [BINARY, "serve", model, "--listen", "127.0.0.1:0", "--drain-delay",
-                        drain_delay, "--kv-cache", kv_cache, *args]
+    def __init__(self, model, *args, drain_delay="0", kv_cache="16MiB",
+                 listen="127.0.0.1:0"):
+        self.command = [BINARY, "serve", model, "--listen", listen, "--drain-delay", drain_delay,
+                        "--kv-cache", kv_cache, *args]
         self.log = []
         self.grown = threading.Condition()
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
-        self.address = re.search(r"listening on (127\.0\.0\.1:\d+)",
+        self.address = re.search(r"listening on ([\d.]+:\d+)",
                                  self.wait_for("listening on ")).group(1)
-        self.wait_for('"message":"serving ')
+        self.summary = json.loads(self.wait_for('"message":"serving '))
         # A pipe that nobody reads would stop the server once it is full.
         self.reader = threading.Thread(target=self._read_log)
         self.reader.start()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """`quire generate` and `quire serve`: answers, batches, exit codes, signals."""
 
-import json
 import os
 import signal
 import socket
@@ -247,13 +246,18 @@ class Serve(unittest.TestCase):
 
     def test_the_summary_says_what_is_served(self):
         with cli.Serving(cli.TINY, "--threads", "1", "--max-num-seqs", "3") as server:
-            entry = json.loads(server.log[-1])
-            self.assertEqual(entry["level"], "info")
+            self.assertEqual(server.summary["level"], "info")
             for part in ("serving llama_mha", "LlamaForCausalLM", "BF16 weights", "bf16x2",
                          "1 thread", "KV cache ", " blocks of 32 tokens", "max sequences 3",
                          "max length 512", server.address):
-                self.assertIn(part, entry["message"])
+                self.assertIn(part, server.summary["message"])
             self.assertEqual(server.stop(signal.SIGINT), cli.OK)
+
+    def test_an_open_address_is_warned_of(self):
+        with cli.Serving(cli.TINY, listen="0.0.0.0:0") as server:
+            self.assertTrue(any("can be reached by others" in line for line in server.log))
+        with cli.Serving(cli.TINY) as server:
+            self.assertFalse(any("can be reached by others" in line for line in server.log))
 
     def test_a_drain_lets_running_requests_finish(self):
         with cli.Serving(cli.BYTE_MODEL) as server:
