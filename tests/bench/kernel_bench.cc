@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <numeric>
 #include <random>
 #include <string>
@@ -24,59 +23,20 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kv_block.h"
-#include "kernels/cpu/mapped_memory.h"
 #include "kernels/cpu/thread_pool.h"
-#include "tests/bench/machine_peak.h"
+#include "tests/bench/machine_rates.h"
 
 namespace quire {
 
-namespace isa_avx2 {
-extern const MachinePeak kMachinePeak;
-}
-namespace isa_avx512 {
-extern const MachinePeak kMachinePeak;
-}
-namespace isa_avx512bf16 {
-extern const MachinePeak kMachinePeak;
-}
-
 namespace {
 
-// Far beyond the caches of the machines we know, so that what is read comes from memory.
-constexpr int64_t kPoolBytes = int64_t{768} << 20;
 constexpr double kSecondsPerLine = 0.6;
-
-const MachinePeak& PeakFor(CpuIsa isa) {
-  if (isa == CpuIsa::kAvx512Bf16) return isa_avx512bf16::kMachinePeak;
-  return isa == CpuIsa::kAvx512 ? isa_avx512::kMachinePeak : isa_avx2::kMachinePeak;
-}
-
-double ReadClock(clockid_t clock) {
-  timespec time;
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// bf16 values about 1, kPoolBytes of them.
-const uint16_t* Pool() {
-  static const MappedMemory memory = [] {
-    MappedMemory m = *MappedMemory::Map(kPoolBytes, "benchmark");
-    auto* data = reinterpret_cast<uint16_t*>(m.data());
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    constexpr int64_t kPeriod = 1 << 20;
-    for (int64_t i = 0; i < kPeriod; ++i) data[i] = RneBf16(normal(random));
-    for (int64_t i = kPeriod; i < kPoolBytes / 2; ++i) data[i] = data[i - kPeriod];
-    return m;
-  }();
-  return reinterpret_cast<const uint16_t*>(memory.data());
-}
 
 // Runs work on a fixed number of threads and prints one line for it.
 class Meter {
  public:
   Meter(CpuIsa isa, int num_threads, std::string filter)
-      : isa_(isa), filter_(std::move(filter)), pool_(num_threads) {}
+      : isa_(isa), filter_(std::move(filter)), pool_(num_threads), rates_(isa, &pool_) {}
 
   ThreadPool* pool() { return &pool_; }
   CpuIsa isa() const { return isa_; }
@@ -89,16 +49,16 @@ class Meter {
     double peak = 0;
     double bandwidth = 0;
     run();
-    const double end = Now() + kSecondsPerLine;
-    while (Now() < end) {
-      peak = std::max(peak, PeakRate());
-      bandwidth = std::max(bandwidth, ReadRate());
-      const double pause = Now() + 0.01;
+    const double end = rates_.Now() + kSecondsPerLine;
+    while (rates_.Now() < end) {
+      peak = std::max(peak, rates_.Multiply());
+      bandwidth = std::max(bandwidth, rates_.Read());
+      const double pause = rates_.Now() + 0.01;
       do {
-        const double start = Now();
+        const double start = rates_.Now();
         run();
-        best = std::min(best, Now() - start);
-      } while (Now() < pause);
+        best = std::min(best, rates_.Now() - start);
+      } while (rates_.Now() < pause);
     }
     std::printf(
         "%-12s %dT %-34s %10.1f us %7.0f GF/s %5.1f%% of %-5.0f %6.1f GB/s %5.1f%% of %.0f\n",
@@ -109,40 +69,10 @@ class Meter {
   }
 
  private:
-  double Now() const {
-    return ReadClock(pool_.num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
-  }
-
-  double PeakRate() {
-    std::vector<float> sinks(16 * pool_.num_threads());
-    std::vector<int64_t> operations(pool_.num_threads());
-    const double start = Now();
-    pool_.Run(pool_.num_threads(), [&](int chunk, int) {
-      operations[chunk] = PeakFor(isa_).multiply(40000, &sinks[16 * chunk]);
-    });
-    return static_cast<double>(std::accumulate(operations.begin(), operations.end(), int64_t{0})) /
-           (Now() - start);
-  }
-
-  double ReadRate() {
-    constexpr int64_t kChunk = int64_t{1} << 20;
-    const int num_chunks = 16 * pool_.num_threads();
-    std::vector<float> sinks(num_chunks);
-    if (read_offset_ + num_chunks * kChunk > kPoolBytes) read_offset_ = 0;
-    const auto* data = reinterpret_cast<const std::byte*>(Pool()) + read_offset_;
-    const double start = Now();
-    pool_.Run(num_chunks, [&](int chunk, int) {
-      PeakFor(isa_).read(data + chunk * kChunk, kChunk, &sinks[chunk]);
-    });
-    const double rate = static_cast<double>(num_chunks * kChunk) / (Now() - start);
-    read_offset_ += num_chunks * kChunk;
-    return rate;
-  }
-
   const CpuIsa isa_;
   const std::string filter_;
   ThreadPool pool_;
-  int64_t read_offset_ = 0;
+  MachineRates rates_;
 };
 
 // out = a * w^T with weights that cycle through the pool, as the layers of a model do.
@@ -151,7 +81,7 @@ void BenchGemm(Meter& meter, int m, int n, int k) {
       "gemm m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
   if (!meter.Wants(name)) return;
   const int64_t lda = ActivationStride(k);
-  const std::vector<uint16_t> a(Pool(), Pool() + m * lda);
+  const std::vector<uint16_t> a(MachineRates::Pool(), MachineRates::Pool() + m * lda);
   std::vector<float> out(static_cast<size_t>(m) * n);
   const GemmKernels& kernels = GemmKernelsFor(meter.isa());
   const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());
@@ -165,9 +95,9 @@ void BenchGemm(Meter& meter, int m, int n, int k) {
   const int64_t weights = PackedElems(n, k);
   int64_t offset = 0;
   meter.Measure(name, 2.0 * m * n * k, 2.0 * static_cast<double>(weights), [&] {
-    args.w = Pool() + offset;
+    args.w = MachineRates::Pool() + offset;
     offset += weights;
-    if (offset + weights > kPoolBytes / 2) offset = 0;
+    if (offset + weights > MachineRates::kPoolBytes / 2) offset = 0;
     meter.pool()->Run(chunks.num_chunks, [&](int chunk, int) {
       const auto rows = chunks.RowsOf(chunk);
       const auto units = chunks.UnitsOf(chunk);
@@ -198,7 +128,7 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   const int64_t layer_elems = KvLayerElems(shape);
   const int blocks_per_seq = (c.context + c.block_size - 1) / c.block_size;
   const int num_blocks = blocks_per_seq * c.num_seqs;
-  const int num_layers = static_cast<int>(kPoolBytes / 2 / layer_elems / num_blocks);
+  const int num_layers = static_cast<int>(MachineRates::kPoolBytes / 2 / layer_elems / num_blocks);
   std::vector<int32_t> tables(num_blocks);
   std::iota(tables.begin(), tables.end(), 0);
   std::shuffle(tables.begin(), tables.end(), std::mt19937(1));
@@ -223,11 +153,11 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
     query_starts.push_back(static_cast<int32_t>(positions.size()));
   }
   const size_t rows = positions.size() * c.num_heads;
-  const std::vector<uint16_t> q(Pool(), Pool() + rows * padded);
+  const std::vector<uint16_t> q(MachineRates::Pool(), MachineRates::Pool() + rows * padded);
   std::vector<uint16_t> out(rows * c.head_dim);
   AttentionLayer layer;
   layer.q = q.data();
-  layer.kv = reinterpret_cast<const std::byte*>(Pool());
+  layer.kv = reinterpret_cast<const std::byte*>(MachineRates::Pool());
   layer.out = out.data();
   layer.out_stride = c.num_heads * c.head_dim;
   attention.Plan({positions, query_starts, tables, blocks_per_seq});

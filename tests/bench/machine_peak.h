@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-// What a core does at best with one instruction set: the scale on which kernel_bench prints its
-// results. Defined by machine_peak_<isa>.cc.
+// What a core does at best with one instruction set, reached through MachineRates. Defined by
+// machine_peak_<isa>.cc.
 
 namespace quire {
 

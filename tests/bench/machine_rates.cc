@@ -1,0 +1,91 @@
+#include "tests/bench/machine_rates.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <ctime>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/mapped_memory.h"
+#include "tests/bench/machine_peak.h"
+
+namespace quire {
+
+namespace isa_avx2 {
+extern const MachinePeak kMachinePeak;
+}
+namespace isa_avx512 {
+extern const MachinePeak kMachinePeak;
+}
+namespace isa_avx512bf16 {
+extern const MachinePeak kMachinePeak;
+}
+
+namespace {
+
+const MachinePeak& PeakFor(CpuIsa isa) {
+  if (isa == CpuIsa::kAvx512Bf16) return isa_avx512bf16::kMachinePeak;
+  return isa == CpuIsa::kAvx512 ? isa_avx512::kMachinePeak : isa_avx2::kMachinePeak;
+}
+
+}  // namespace
+
+const uint16_t* MachineRates::Pool() {
+  static const MappedMemory memory = [] {
+    MappedMemory m = *MappedMemory::Map(kPoolBytes, "benchmark");
+    auto* data = reinterpret_cast<uint16_t*>(m.data());
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    constexpr int64_t kPeriod = 1 << 20;
+    for (int64_t i = 0; i < kPeriod; ++i) data[i] = RneBf16(normal(random));
+    for (int64_t i = kPeriod; i < kPoolBytes / 2; ++i) data[i] = data[i - kPeriod];
+    return m;
+  }();
+  return reinterpret_cast<const uint16_t*>(memory.data());
+}
+
+double MachineRates::Now() const {
+  timespec time;
+  clock_gettime(pool_->num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double MachineRates::Multiply() {
+  std::vector<float> sinks(16 * pool_->num_threads());
+  std::vector<int64_t> operations(pool_->num_threads());
+  const double start = Now();
+  pool_->Run(pool_->num_threads(), [&](int chunk, int) {
+    operations[chunk] = PeakFor(isa_).multiply(40000, &sinks[16 * chunk]);
+  });
+  return static_cast<double>(std::accumulate(operations.begin(), operations.end(), int64_t{0})) /
+         (Now() - start);
+}
+
+double MachineRates::Read() {
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  const int num_chunks = 16 * pool_->num_threads();
+  std::vector<float> sinks(num_chunks);
+  if (read_offset_ + num_chunks * kChunk > kPoolBytes) read_offset_ = 0;
+  const auto* data = reinterpret_cast<const std::byte*>(Pool()) + read_offset_;
+  const double start = Now();
+  pool_->Run(num_chunks, [&](int chunk, int) {
+    PeakFor(isa_).read(data + chunk * kChunk, kChunk, &sinks[chunk]);
+  });
+  const double rate = static_cast<double>(num_chunks * kChunk) / (Now() - start);
+  read_offset_ += num_chunks * kChunk;
+  return rate;
+}
+
+void MachineRates::MeasureFor(double seconds, double* operations_per_second,
+                              double* bytes_per_second) {
+  *operations_per_second = *bytes_per_second = 0;
+  const double end = Now() + seconds;
+  while (Now() < end) {
+    *operations_per_second = std::max(*operations_per_second, Multiply());
+    *bytes_per_second = std::max(*bytes_per_second, Read());
+  }
+}
+
+}  // namespace quire
