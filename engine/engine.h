@@ -55,7 +55,8 @@ using LoadProgress = std::function<void(absl::string_view phase, double seconds)
 class Engine {
  public:
   // Loads the model and starts the engine thread. FAILED_PRECONDITION: an option is wrong or
-  // contradicts the model; RESOURCE_EXHAUSTED: memory or device; everything else: the model's files.
+  // contradicts the model; RESOURCE_EXHAUSTED: memory or device; everything else: the model's
+  // files.
   static absl::StatusOr<std::unique_ptr<Engine>> Load(const EngineConfig& config,
                                                       const LoadProgress& progress);
   // Ends what is left with kDraining and joins the thread.

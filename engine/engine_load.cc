@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+
 #include "engine/calibration.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
@@ -59,9 +60,8 @@ std::string WeightFormat(const ModelFiles& files) {
     bytes[tensor->view.dtype] +=
         tensor->view.rows * tensor->view.cols / info.block_elems * info.block_bytes;
   }
-  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? "none" : InfoOf(most->first).name;
 }
 
@@ -105,10 +105,9 @@ SchedulerConfig MakeSchedulerConfig(const EngineConfig& config, const KvPlan& kv
   scheduler.max_logit_rows = limits.max_logit_rows;
   scheduler.max_model_len = kv.max_model_len;
   scheduler.max_queued_requests = config.max_queued_requests;
-  scheduler.max_queued_prefill_tokens =
-      config.max_queued_prefill_tokens > 0
-          ? config.max_queued_prefill_tokens
-          : kQueuedPools * kv.num_blocks * config.block_size;
+  scheduler.max_queued_prefill_tokens = config.max_queued_prefill_tokens > 0
+                                            ? config.max_queued_prefill_tokens
+                                            : kQueuedPools * kv.num_blocks * config.block_size;
   scheduler.admission = config.admission;
   scheduler.prefix_caching = config.prefix_caching;
   scheduler.target_itl_us = TimeUs{config.target_itl_ms} * 1000;

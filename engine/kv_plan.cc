@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/memory_budget.h"
 #include "paged_kv/capacity.h"
 
@@ -18,18 +19,18 @@ absl::Status CheckOptions(const EngineConfig& config, const ModelConfig& model) 
   constexpr int kBlockSizes[] = {16, 32, 64, 128, 256};
   if (std::find(std::begin(kBlockSizes), std::end(kBlockSizes), config.block_size) ==
       std::end(kBlockSizes)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--block-size is ", config.block_size, "; it must be 16, 32, 64, 128 or 256"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("--block-size is ", config.block_size, "; it must be 16, 32, 64, 128 or 256"));
   }
   if (config.max_num_seqs < 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("--max-num-seqs is ", config.max_num_seqs, "; it must be at least 1"));
   }
   if (config.max_num_batched_tokens <= config.max_num_seqs) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--max-num-batched-tokens is ", config.max_num_batched_tokens,
-        "; it must be more than --max-num-seqs (", config.max_num_seqs,
-        "), so that every running sequence gets a token in every step"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("--max-num-batched-tokens is ", config.max_num_batched_tokens,
+                     "; it must be more than --max-num-seqs (", config.max_num_seqs,
+                     "), so that every running sequence gets a token in every step"));
   }
   if (config.max_model_len < 0 || config.max_model_len > model.max_position_embeddings) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -61,9 +62,9 @@ absl::StatusOr<KvPlan> PlanKv(const EngineConfig& config, const ModelConfig& mod
   plan.num_blocks = static_cast<int32_t>(std::min(kMaxBlocks, bytes / plan.layout.block_bytes));
   const int64_t wanted =
       config.max_model_len > 0 ? config.max_model_len : model.max_position_embeddings;
-  plan.max_model_len = static_cast<int32_t>(
-      LongestSequence(plan.layout.GroupWindows(), config.block_size, plan.num_blocks,
-                      config.max_num_batched_tokens, wanted));
+  plan.max_model_len =
+      static_cast<int32_t>(LongestSequence(plan.layout.GroupWindows(), config.block_size,
+                                           plan.num_blocks, config.max_num_batched_tokens, wanted));
   if (plan.max_model_len < 2) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a KV cache of ", bytes, " bytes holds ", plan.num_blocks, " blocks of ",

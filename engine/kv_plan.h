@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+
 #include "engine/engine_config.h"
 #include "engine/model_config.h"
 #include "paged_kv/kv_layout.h"

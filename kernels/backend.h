@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "kernels/tensor.h"
 
 namespace quire {
@@ -104,9 +105,10 @@ struct HostStep {
   absl::Span<const int32_t> block_tables;
   int max_blocks = 0;
   absl::Span<const int32_t> logit_rows;  // [num_logit_rows], indices of rows, ascending
-  absl::Span<const int32_t> logit_taps;  // indices into logit_rows whose logits the host wants
-  absl::Span<const SampleRow> samples;   // [num_samples]
-  absl::Span<const BlockCopy> copies;    // done before anything else of the step
+  // Indices into logit_rows, ascending: rows whose logits the host wants.
+  absl::Span<const int32_t> logit_taps;
+  absl::Span<const SampleRow> samples;  // [num_samples]
+  absl::Span<const BlockCopy> copies;   // done before anything else of the step
 };
 
 // What a step brought. Spans are the backend's, valid until the next Launch.
@@ -125,8 +127,8 @@ struct StepTicket {
 // [num_logit_rows, vocab_size] and the last token drawn for each seq_slot. It knows nothing of
 // sequences, queues or files: engine/ does.
 //
-// Order of use: Pack*/Make* while loading, Reserve and AllocateKv once, then steps. Everything that
-// can be refused is refused before the first step; ops do not fail.
+// Order of use: Pack*/Make* while loading, Reserve and then AllocateKv once, then steps. Everything
+// that can be refused is refused before the first step; ops do not fail.
 //
 // One thread (the engine's) calls it, but for TouchKv. No allocation in a step.
 class Backend {
@@ -165,7 +167,7 @@ class Backend {
   // ---- steps ----
 
   // Starts a step: runs `forward`, which calls the ops below in order. Tickets are collected in
-  // the order of launches.
+  // the order of launches; a backend with one step in flight wants each before the next Launch.
   virtual StepTicket Launch(const HostStep& step, const Forward& forward) = 0;
   // Waits for a step. An error means that the step's results are lost, the backend lives on.
   virtual absl::StatusOr<StepResult> Collect(StepTicket ticket) = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+
 #include "engine/engine.h"
 #include "engine/model_config.h"
 #include "kernels/cpu/isa.h"
@@ -128,8 +129,10 @@ void Bench::Paging() {
   std::unique_ptr<Engine> engine = Load();
   const double weight_gb = engine->info().weight_bytes / 1e9;
   const double bandwidth = MeasurePeak().gb_per_second;
-  std::printf("context  ms/token  recomputed ms/token   (weights %.3f GB, memory %.1f GB/s: floor "
-              "%.2f ms)\n", weight_gb, bandwidth, weight_gb / bandwidth * 1e3);
+  std::printf(
+      "context  ms/token  recomputed ms/token   (weights %.3f GB, memory %.1f GB/s: floor "
+      "%.2f ms)\n",
+      weight_gb, bandwidth, weight_gb / bandwidth * 1e3);
   for (const int context : {128, 1024, 4096}) {
     constexpr int kTokens = 64;
     const auto times = Start(*engine, context, kTokens)->Wait();
@@ -210,10 +213,11 @@ void Bench::Latency() {
     std::sort(v.begin(), v.end());
     return v.empty() ? 0.0 : v[static_cast<size_t>(p * (v.size() - 1))];
   };
-  std::printf("gaps of %d decoding streams: median %.1f ms before; while a prompt of 4096 is "
-              "computed (%.2f s): median %.1f, p99 %.1f, max %.1f ms (target 100 + one step)\n",
-              kStreams, percentile(before, .5), SecondsBetween(arrival, end),
-              percentile(during, .5), percentile(during, .99), percentile(during, 1));
+  std::printf(
+      "gaps of %d decoding streams: median %.1f ms before; while a prompt of 4096 is "
+      "computed (%.2f s): median %.1f, p99 %.1f, max %.1f ms (target 100 + one step)\n",
+      kStreams, percentile(before, .5), SecondsBetween(arrival, end), percentile(during, .5),
+      percentile(during, .99), percentile(during, 1));
 }
 
 }  // namespace

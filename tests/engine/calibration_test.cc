@@ -1,8 +1,9 @@
 #include "engine/calibration.h"
 
-#include "engine/model_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "engine/model_files.h"
 #include "paged_kv/kv_storage.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/test_files.h"

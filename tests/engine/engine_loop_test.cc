@@ -6,8 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/model_files.h"
 #include "gtest/gtest.h"
+
+#include "engine/model_files.h"
 #include "paged_kv/kv_layout.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/sequence_recorder.h"
@@ -82,8 +83,8 @@ class Diary : public TokenListener {
     entries_.push_back(absl::StrCat("prompt@", position));
   }
   void OnToken(const NewToken& token, absl::Span<const float> logits) override {
-    entries_.push_back(absl::StrCat("token", token.index, "=", token.token_id,
-                                    logits.empty() ? "" : "+logits"));
+    entries_.push_back(
+        absl::StrCat("token", token.index, "=", token.token_id, logits.empty() ? "" : "+logits"));
   }
   void OnEnd(const EndedSequence& end) override {
     entries_.push_back(absl::StrCat("end:", end.completion_tokens));

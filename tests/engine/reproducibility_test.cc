@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
 #include "gtest/gtest.h"
+
+#include "engine/engine.h"
 #include "tests/testing/sequence_recorder.h"
 #include "tests/testing/test_files.h"
 
@@ -63,8 +64,7 @@ class ReproducibilityTest : public ::testing::TestWithParam<std::string> {
   static std::shared_ptr<Request> MakeRequest(const Engine& engine, float temperature,
                                               uint32_t prompt_seed = 1) {
     auto request = std::make_shared<Request>();
-    request->prompt_token_ids =
-        RandomTokens(prompt_seed, kPromptTokens, engine.info().vocab_size);
+    request->prompt_token_ids = RandomTokens(prompt_seed, kPromptTokens, engine.info().vocab_size);
     request->sampling.temperature = temperature;
     request->sampling.seed = 42;
     request->max_tokens = kMaxTokens;
@@ -201,8 +201,7 @@ TEST_P(ReproducibilityTest, WithEveryInstructionSetAsWithTheBest) {
     if (!engine.ok()) {
       // The machine lacks it: said, not hidden. AVX2 is the least that any machine has.
       EXPECT_STRNE(isa, "avx2") << engine.status();
-      std::printf("[  SKIPPED ] instruction set %s: %s\n", isa,
-                  engine.status().ToString().c_str());
+      std::printf("[  SKIPPED ] instruction set %s: %s\n", isa, engine.status().ToString().c_str());
       continue;
     }
     EXPECT_NE((*engine)->info().backend.find(std::string(isa) + ","), std::string::npos)

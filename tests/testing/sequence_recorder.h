@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+
 #include "engine/token_listener.h"
 
 namespace quire {
