@@ -84,8 +84,11 @@ void Scheduler::OrderRunning() {
   for (Sequence* sequence : running_) {
     sequence->effective_priority = sequence->request->priority;
   }
-  for (const Sequence* waiter : waiting_) {
-    if (!IsWaitingForPrefix(*waiter)) continue;
+  for (Sequence* waiter : waiting_) {
+    if (waiter->waiting_on.is_none()) continue;
+    // The block it waited for may be there, and the one after it still promised.
+    if (!IsWaitingForPrefix(*waiter)) waiter->waiting_on = FindPrefix(*waiter).next_pending;
+    if (waiter->waiting_on.is_none()) continue;
     Sequence* const owner = Find(cache_.OwnerOf(waiter->waiting_on));
     owner->effective_priority = std::max(owner->effective_priority, waiter->request->priority);
   }

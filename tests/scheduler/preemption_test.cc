@@ -118,5 +118,37 @@ TEST_F(PreemptionTest, WindowBlocksAreGivenBackAndReused) {
   EXPECT_EQ(scheduler().Stats().blocks_held, 0);
 }
 
+TEST_F(PreemptionTest, BlockOnItsWayIsPromisedOnce) {
+  config.num_blocks = 5;
+  config.max_steps_in_flight = 2;
+  config.prefix_caching = false;
+  Add('a', 7);
+  Add('b', 7);
+  Add('c', 3);
+  EXPECT_EQ(Plan(), "a:+7@0 b:+7@0 c:+3@0");
+  EXPECT_EQ(Plan(), "a:+1@7 b:+1@7 c:+1@3");
+  scheduler().End(Id('c'), EndReason::kAborted);
+  EXPECT_EQ(Commit(), "c=aborted");
+  EXPECT_EQ(Plan(), "") << "a waits for the block that c had; for b there is none";
+  EXPECT_EQ(scheduler().Stats().num_preemptions, 1);
+  Commit();
+  EXPECT_EQ(Plan(), "a:+1@8");
+}
+
+TEST_F(PreemptionTest, SharedWindowBlocksAreReservedForEachWhoSharesThem) {
+  config.group_windows = {8};
+  config.admission = AdmissionMode::kReserve;
+  config.num_blocks = 12;
+  config.max_num_batched_tokens = 9;  // so 5 blocks at once, at most
+  const std::vector<int32_t> shared = Fresh(8);
+  Add('a', Ask{.prompt = shared, .max_tokens = 20});
+  EXPECT_EQ(Step(), "a:+8@0");
+  Add('b', Ask{.prompt = shared, .max_tokens = 20});
+  EXPECT_EQ(Step(), "a:+1@8 b:+1@7(cached)");
+  Add('c', 4, 12);  // 4 blocks
+  EXPECT_EQ(Step(), "a:+1@9 b:+1@8") << "what a and b share comes back once, both need its room";
+  RunToEnd();
+}
+
 }  // namespace
 }  // namespace quire

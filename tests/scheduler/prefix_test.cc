@@ -112,15 +112,16 @@ TEST_F(PrefixTest, NothingIsSharedWithinTheStepThatComputesIt) {
 }
 
 TEST_F(PrefixTest, OwnerRunsAtThePriorityOfItsWaiters) {
-  config.num_blocks = 6;
-  config.max_num_batched_tokens = 10;
-  const std::vector<int32_t> shared = Fresh(16);
+  config.max_num_batched_tokens = 9;
+  const std::vector<int32_t> shared = Fresh(24);
+  Add('b', 4);
+  EXPECT_EQ(Step(), "b:+4@0");
   Add('a', Ask{.prompt = shared, .max_tokens = 1, .priority = -1});
-  EXPECT_EQ(Step(), "a:+10@0");
-  Add('b', Ask{.prompt = Fresh(4), .max_tokens = 4});
+  EXPECT_EQ(Step(), "b:+1@4 a:+8@0");
   Add('c', Ask{.prompt = shared, .max_tokens = 1, .priority = 5});
-  EXPECT_EQ(Step(), "a:+6@10 b:+4@0 / a=length") << "c waits for a, which is no longer below b";
-  EXPECT_EQ(Step(), "b:+1@4 c:+1@15(cached) / c=length");
+  EXPECT_EQ(Step(), "b:+1@5 a:+8@8") << "c finds two blocks, then waits for a";
+  EXPECT_EQ(Step(), "a:+8@16 b:+1@6 / a=length");
+  EXPECT_EQ(Step(), "b:+1@7 c:+1@23(cached) / c=length");
 }
 
 TEST_F(PrefixTest, FailedStepPublishesNothing) {

@@ -88,7 +88,8 @@ class SimWorld {
     config_.max_logit_rows = config_.max_num_seqs + Pick(0, 20);
     const auto num_groups = static_cast<int32_t>(config_.group_windows.size());
     config_.num_blocks = num_groups * (Pick(20, 120) / config_.block_size + 2);
-    if (Chance(20)) config_.num_blocks *= 8;
+    if (Chance(15)) config_.num_blocks *= 8;
+    if (Chance(20)) config_.num_blocks = num_groups * Pick(6, 14);
     config_.max_queued_requests = Pick(4, 40);
     if (Chance(30)) config_.max_queued_prefill_tokens = Pick(20, 400);
     config_.max_steps_in_flight = Chance(50) ? 1 : Pick(2, 3);
