@@ -30,20 +30,19 @@ struct Flag {
 
 // A flag that parses its text into `*target`, which must live as long as the command.
 template <typename T>
-Flag MakeFlag(std::string name, std::string value, std::string help, T* target) {
-  return {.name = std::move(name),
-          .value = std::move(value),
-          .help = std::move(help),
-          .set = [target](const std::string& text) { return ParseValue(text, target); }};
+Flag MakeFlag(const char* name, const char* value, const char* help, T* target) {
+  return {.name = name, .value = value, .help = help, .set = [target](const std::string& text) {
+            return ParseValue(text, target);
+          }};
 }
 
-inline Flag Switch(std::string name, std::string help, bool* target) {
-  return MakeFlag(std::move(name), "", std::move(help), target);
+inline Flag Switch(const char* name, const char* help, bool* target) {
+  return MakeFlag(name, "", help, target);
 }
 
 // A whole number in [min, max], suffixes allowed.
 template <typename T>
-Flag SizeFlag(std::string name, std::string value, std::string help, T* target, int64_t min = 0,
+Flag SizeFlag(const char* name, const char* value, const char* help, T* target, int64_t min = 0,
               int64_t max = std::numeric_limits<T>::max()) {
   auto set = [target, min, max](const std::string& text) {
     absl::StatusOr<int64_t> size = ParseSize(text);
@@ -55,12 +54,12 @@ Flag SizeFlag(std::string name, std::string value, std::string help, T* target, 
     *target = static_cast<T>(*size);
     return absl::OkStatus();
   };
-  return {.name = std::move(name), .value = std::move(value), .help = std::move(help), .set = set};
+  return {.name = name, .value = value, .help = help, .set = set};
 }
 
 // A time in milliseconds, at least `min_ms`.
 template <typename T>
-Flag DurationFlag(std::string name, std::string value, std::string help, int64_t bare_unit_ms,
+Flag DurationFlag(const char* name, const char* value, const char* help, int64_t bare_unit_ms,
                   T* target_ms, int64_t min_ms = 0) {
   auto set = [=](const std::string& text) {
     absl::StatusOr<int64_t> ms = ParseDurationMs(text, bare_unit_ms);
@@ -72,7 +71,7 @@ Flag DurationFlag(std::string name, std::string value, std::string help, int64_t
     *target_ms = static_cast<T>(*ms);
     return absl::OkStatus();
   };
-  return {.name = std::move(name), .value = std::move(value), .help = std::move(help), .set = set};
+  return {.name = name, .value = value, .help = help, .set = set};
 }
 
 // A command of `quire`: its flags, and what it does once they are set.

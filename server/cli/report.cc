@@ -66,7 +66,8 @@ std::string BytesText(int64_t bytes) {
   double value = static_cast<double>(bytes);
   for (; value >= 1024; ++unit) value /= 1024;
   const bool is_whole = value == static_cast<double>(static_cast<int64_t>(value));
-  return absl::StrFormat(is_whole ? "%.0f %s" : "%.1f %s", value, *unit);
+  return is_whole ? absl::StrFormat("%.0f %s", value, *unit)
+                  : absl::StrFormat("%.1f %s", value, *unit);
 }
 
 }  // namespace quire::cli
