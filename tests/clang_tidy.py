@@ -2,8 +2,9 @@
 
   /usr/bin/python3 tests/clang_tidy.py [--build build/release] [--budget-s 420]
 
-Files found clean are remembered by content in build/tidy. When the budget is spent, what is left is
-counted and left to the next run; a finding in any file that was checked fails this one.
+Files found clean are remembered by content, where tidy_test.py remembers headers. When the budget
+is spent, the rest is counted and left to the next run; a finding in any file that was checked fails
+this one.
 """
 
 import argparse
@@ -40,8 +41,7 @@ def main():
     parser.add_argument("files", nargs="*", help="default: all")
     args = parser.parse_args()
     until = time.monotonic() + args.budget_s
-    cache = os.path.join(tidy_test.ROOT, "build", "tidy")
-    os.makedirs(cache, exist_ok=True)
+    cache = tidy_test.cache_folder()
     salt = tidy_test.read(".clang-tidy") + subprocess.run(
         ["clang-tidy", "--version"], check=True, capture_output=True, text=True).stdout
 
@@ -54,7 +54,7 @@ def main():
             if sees_grpc(path, known):
                 skipped.append(path)
                 continue
-            flags = re.sub(r"-o \S+", "", entry["command"])
+            flags = re.sub(r"-o \S+", "", entry["command"]).replace(tidy_test.ROOT, ".")
             key = tidy_test.content_key(path, salt + flags, known)
             mark = os.path.join(cache, "clang-" + key)
             if not os.path.exists(mark):

@@ -20,7 +20,16 @@ case "${1:-}" in
     ;;
 esac
 jobs=$(nproc)
-export CCACHE_DIR="${CCACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/ccache}"
+# What was compiled or checked in one clone need not be in the next one.
+caches=${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}
+export CCACHE_DIR="${CCACHE_DIR:-$caches/ccache}" CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export QUIRE_TIDY_CACHE="${QUIRE_TIDY_CACHE:-$caches/quire-tidy}"
+cmake_flags=(-DBUILD_TESTING=ON)
+export CARGO_TARGET_DIR=$PWD/build/rust
+if [ "${CI:-}" = true ]; then
+  CARGO_TARGET_DIR=$caches/quire-rust
+  cmake_flags+=("-DQUIRE_RUST_TARGET_DIR=$CARGO_TARGET_DIR")
+fi
 export CTEST_OUTPUT_ON_FAILURE=1
 failed_steps=()
 passed=0 failed=0 skipped=0
@@ -52,7 +61,7 @@ tests() {
 # sanitized PRESET FOLDERS: builds and runs the tests of these folders under a sanitizer.
 sanitized() {
   local preset=$1 targets=()
-  logged "configure-$preset" cmake --preset "$preset" -DBUILD_TESTING=ON || return 1
+  logged "configure-$preset" cmake --preset "$preset" "${cmake_flags[@]}" || return 1
   for folder in $2; do targets+=("tests/$folder/all"); done
   logged "build-$preset" cmake --build "build/$preset" --target "${targets[@]}" || return 1
   tests "$preset" -L "^(${2// /|})\$"
@@ -65,13 +74,12 @@ phase "model: SmolLM2-135M-Instruct, 98 MB" "10 s, at once where it is there"
 deploy/fetch_model.sh >/dev/null
 
 phase "build: release, with tests" "8 min on 2 cores, 1 min with a warm ccache"
-logged configure cmake --preset release -DBUILD_TESTING=ON
+logged configure cmake --preset release "${cmake_flags[@]}"
 logged build cmake --build build/release
 
 if [ "$quick" = no ]; then
   phase "Rust: format, lint, tests of server/text" "2 min, then seconds"
   rust=(--manifest-path server/text/Cargo.toml)
-  export CARGO_TARGET_DIR=$PWD/build/rust
   step cargo-fmt cargo fmt "${rust[@]}" --check
   step cargo-clippy cargo clippy --release --locked --all-targets "${rust[@]}" -- -D warnings
   step cargo-test cargo test --release --locked "${rust[@]}"

@@ -3,8 +3,8 @@
   /usr/bin/python3 tests/tidy_test.py [--build build/release] [--no-headers]
 
 One line per violation, `file:line: rule: what`. Standard library only; also needs git, g++ and
-clang-format. Headers that compiled alone are remembered by content in build/tidy, so that a second
-run takes seconds.
+clang-format. Headers that compiled alone are remembered by content (in QUIRE_TIDY_CACHE, by default
+build/tidy), so that a second run takes seconds.
 """
 
 import argparse
@@ -219,10 +219,25 @@ def content_key(path, salt, known):
     return digest.hexdigest()
 
 
+def proven_by_build(header, files):
+    """True where its own source includes it first: then the build compiles it alone."""
+    source = header[:-2] + ".cc"
+    if source not in files:
+        return False
+    first = re.search(r'^#include [<"]([^>"]+)', read(source), re.M)
+    return first is not None and first.group(1) == header
+
+
+def cache_folder():
+    """Where results are remembered; a name there changes whenever its result could."""
+    folder = os.environ.get("QUIRE_TIDY_CACHE", os.path.join(ROOT, "build", "tidy"))
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
 def check_headers(files, build):
     """Every header compiles alone, so that including it is enough."""
-    cache = os.path.join(ROOT, "build", "tidy")
-    os.makedirs(cache, exist_ok=True)
+    cache = cache_folder()
     version = subprocess.run([COMPILER, "-dumpfullversion"], check=True, capture_output=True,
                              text=True).stdout
     protos = "".join(read(f) for f in files if f.endswith(".proto"))
@@ -232,7 +247,8 @@ def check_headers(files, build):
         flags = FLAGS + [f"-I{ROOT}", "-isystem", f"{build}/proto"]
         for pattern, more in HEADER_FLAGS:
             flags += more.split() if re.fullmatch(pattern, path) else []
-        salt = version + " ".join(flags) + (protos if path.startswith(("server", "tests")) else "")
+        salt = version + " ".join(flags).replace(ROOT, ".")
+        salt += protos if path.startswith(("server", "tests")) else ""
         mark = os.path.join(cache, "header-" + content_key(path, salt, known))
         if os.path.exists(mark):
             return None
@@ -243,7 +259,7 @@ def check_headers(files, build):
         errors = [e for e in done.stderr.splitlines() if "error" in e]
         return path, errors[0] if errors else done.stderr[:200]
 
-    headers = [f for f in files if f.endswith(".h")]
+    headers = [f for f in files if f.endswith(".h") and not proven_by_build(f, files)]
     for path in headers:
         closure(path, known)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
