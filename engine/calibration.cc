@@ -51,6 +51,15 @@ absl::StatusOr<double> MicrosecondsOf(Backend& backend, const Transformer& trans
 
 }  // namespace
 
+StepCosts CostsFrom(double one_us, double near_us, double far_us, int num_rows, int context) {
+  StepCosts costs;
+  costs.us_per_step = one_us;
+  costs.us_per_row = std::max(0.0, near_us - one_us) / (num_rows - 1);
+  costs.us_per_attended =
+      std::max(0.0, far_us - near_us) / (static_cast<double>(num_rows) * context);
+  return costs;
+}
+
 absl::StatusOr<StepCosts> MeasureStepCosts(Backend& backend, const Transformer& transformer,
                                            const KvSpec& spec, const StepLimits& limits) {
   // Positions [0, max_model_len) exist; a model too short to measure with costs next to nothing.
@@ -64,11 +73,7 @@ absl::StatusOr<StepCosts> MeasureStepCosts(Backend& backend, const Transformer& 
   if (!near.ok()) return near.status();
   const absl::StatusOr<double> far = MicrosecondsOf(backend, transformer, spec, num_rows, context);
   if (!far.ok()) return far.status();
-  StepCosts costs;
-  costs.us_per_step = *one;
-  costs.us_per_row = std::max(0.0, *near - *one) / (num_rows - 1);
-  costs.us_per_attended = std::max(0.0, *far - *near) / (double{1} * num_rows * context);
-  return costs;
+  return CostsFrom(*one, *near, *far, num_rows, context);
 }
 
 }  // namespace quire

@@ -17,6 +17,10 @@ struct StepCosts {
   double us_per_attended = 0;  // each key that a row attends to, over all layers
 };
 
+// From microseconds of three steps: one row; `num_rows` rows at the start; `num_rows` rows after
+// `context` keys more. Noise that would make a cost negative counts as none.
+StepCosts CostsFrom(double one_us, double near_us, double far_us, int num_rows, int context);
+
 // Runs a few steps that write nothing (all slots -1) over block 0, which must be touched.
 // Takes the least of a few repetitions: noise only ever adds.
 absl::StatusOr<StepCosts> MeasureStepCosts(Backend& backend, const Transformer& transformer,

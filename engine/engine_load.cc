@@ -26,6 +26,8 @@ namespace {
 constexpr int kMinLogitRows = 64;
 // Of a KV pool's tokens, how many may wait to be computed.
 constexpr int64_t kQueuedPools = 4;
+// Rises when a release computes other bits than the one before.
+constexpr int kNumericsVersion = 1;
 // What the matrices take once packed: bf16.
 constexpr int64_t kPackedBytesPerWeight = 2;
 
@@ -74,9 +76,9 @@ ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const K
   info.weight_format = WeightFormat(files);
   info.numerics_mode = backend.NumericsMode();
   info.backend = backend.Describe();
-  // The KV format is named, because another one gives other tokens.
-  info.fingerprint =
-      absl::StrFormat("%016x-%s-kv-bf16", files.fingerprint(), backend.NumericsMode());
+  // Whatever else decides about tokens is named beside the hash.
+  info.fingerprint = absl::StrFormat("%016x-%s.%d-kv-bf16", files.Fingerprint(),
+                                     backend.NumericsMode(), kNumericsVersion);
   info.vocab_size = files.config().vocab_size;
   info.eos_token_ids.assign(files.eos_token_ids().begin(), files.eos_token_ids().end());
   info.bos_token_id = files.config().bos_token_id.value_or(-1);

@@ -69,17 +69,15 @@ void EngineLoop::Loop() {
 void EngineLoop::Step() {
   scheduler_.SetTouchedBlocks(kv_storage_->touched_blocks());
   const StepPlan plan = scheduler_.Plan(Now());
+  if (!plan.ended.empty()) PublishStats();
+  TellEnded(plan.ended);  // before the step: whoever cancelled does not wait for it
   idle_ = plan.num_tokens == 0;
-  if (idle_) {
-    PublishStats();
-    TellEnded(plan.ended);
-  } else {
+  if (!idle_) {
     const absl::StatusOr<StepResult> result = Run(plan);
     const CommitResult commit =
         result.ok() ? scheduler_.Commit(plan.step_id, ResultsOf(plan, *result), Now())
                     : scheduler_.CommitFailed(plan.step_id, Now());
     PublishStats();
-    TellEnded(plan.ended);
     if (result.ok()) TellLogitsOfPrompts(plan, *result);
     TellTokens(plan, result.ok() ? &*result : nullptr, commit);
     TellEnded(commit.ended);

@@ -15,7 +15,7 @@ bool Inbox::Put(Submission submission) {
 
 void Inbox::Put(Ending ending) {
   absl::MutexLock lock(&mutex_);
-  content_.endings.push_back(ending);
+  if (!content_.stop) content_.endings.push_back(ending);  // stopping ends everything
 }
 
 void Inbox::EndQueued() {

@@ -34,8 +34,8 @@ struct InboxContent {
 };
 
 // Inbox is the only door into the engine thread. Any thread puts in, the engine thread takes all
-// out at once at the start of a step. Bounded by the number of submissions; an ending belongs to a
-// submission that was accepted, so those are bounded by what lives.
+// out at once at the start of a step. Submissions are bounded. Endings are not refused: each comes
+// from a caller that holds a sequence and ends it once or twice, so they are as many as what lives.
 class Inbox {
  public:
   explicit Inbox(int max_submissions) : max_submissions_(max_submissions) {}

@@ -51,7 +51,13 @@ absl::StatusOr<KvPlan> PlanKv(const EngineConfig& config, const ModelConfig& mod
   kv.num_kv_heads = model.num_kv_heads;
   kv.head_dim = model.head_dim;
   plan.layout = MakeKvLayout(kv, config.block_size);
-  const int64_t left = std::max<int64_t>(0, available_bytes - weight_bytes);
+  const int64_t left = available_bytes - weight_bytes;
+  if (left <= 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the weights take ", weight_bytes, " bytes (", BytesText(weight_bytes),
+                     "), but only ", available_bytes, " (", BytesText(available_bytes),
+                     ") are available; give the process more memory, or serve a smaller model"));
+  }
   const int64_t bytes =
       config.kv_cache_bytes > 0 ? config.kv_cache_bytes : DefaultKvCacheBytes(left);
   if (bytes > left) {

@@ -17,8 +17,6 @@ constexpr ModelFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const ModelFamily> ModelFamilies() { return kFamilies; }
-
 const ModelFamily* FindHfFamily(absl::string_view architecture, absl::string_view model_type) {
   for (const ModelFamily& family : kFamilies) {
     if (architecture.empty() ? family.hf_model_type == model_type

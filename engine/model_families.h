@@ -23,8 +23,6 @@ struct ModelFamily {
   RowOrder gguf_qk_order;  // of the rows of q and k in GGUF files
 };
 
-absl::Span<const ModelFamily> ModelFamilies();
-
 // nullptr when there is no such family.
 const ModelFamily* FindHfFamily(absl::string_view architecture, absl::string_view model_type);
 const ModelFamily* FindGgufFamily(absl::string_view architecture);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,12 +25,20 @@ constexpr size_t kMaxShards = 4096;
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+// After FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/), by words instead of bytes.
 class Hash {
  public:
+  // Words of 8 bytes in four lanes, so that it runs at the speed of memory. Each step is a
+  // bijection of its lane, so no change of a single word can go unnoticed.
   void Add(const void* data, size_t num_bytes) {
-    const unsigned char* bytes = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < num_bytes; ++i) value_ = (value_ ^ bytes[i]) * 0x100000001b3;
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    size_t i = 0;
+    for (; i + 32 <= num_bytes; i += 32) {
+      for (int lane = 0; lane < 4; ++lane) Mix(lanes_[lane], bytes + i + 8 * lane, 8);
+    }
+    for (int lane = 0; i < num_bytes; i += 8, ++lane) {
+      Mix(lanes_[lane], bytes + i, std::min<size_t>(8, num_bytes - i));
+    }
   }
   void Add(absl::string_view text) {
     Add(static_cast<int64_t>(text.size()));
@@ -37,10 +46,25 @@ class Hash {
   }
   void Add(int64_t number) { Add(&number, sizeof(number)); }
   void Add(double number) { Add(std::bit_cast<int64_t>(number)); }
-  uint64_t value() const { return value_; }
+  uint64_t value() const {
+    uint64_t all = kStart;
+    for (const uint64_t lane : lanes_) Mix(all, &lane, sizeof(lane));
+    return all;
+  }
 
  private:
-  uint64_t value_ = 0xcbf29ce484222325;
+  // The offset basis and the prime of FNV-1a.
+  static constexpr uint64_t kStart = 0xcbf29ce484222325;
+  static constexpr uint64_t kPrime = 0x100000001b3;
+
+  static void Mix(uint64_t& lane, const void* word_bytes, size_t num_bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, word_bytes, num_bytes);
+    lane = (lane ^ word) * kPrime;
+    lane ^= lane >> 32;
+  }
+
+  uint64_t lanes_[4] = {kStart, kStart + 1, kStart + 2, kStart + 3};
 };
 
 }  // namespace
@@ -66,7 +90,6 @@ absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(const std::string& 
   if (!is_gguf) status = files->OpenDirectory();
   if (status.ok()) status = files->IndexTensors();
   if (!status.ok()) return status;
-  files->fingerprint_ = files->Fingerprint();
   return files;
 }
 
@@ -153,7 +176,6 @@ absl::Status ModelFiles::ReadGenerationConfig() {
   defaults.top_k = fields.Int("top_k");
   defaults.top_p = fields.Number("top_p");
   defaults.min_p = fields.Number("min_p");
-  defaults.repetition_penalty = fields.Number("repetition_penalty");
   for (const int32_t id : fields.TokenIds("eos_token_id")) {
     if (id < 0 || id >= config_.vocab_size) {
       fields.Fail(absl::StrCat("eos_token_id ", id,
@@ -176,8 +198,6 @@ absl::Status ModelFiles::ReadGenerationConfig() {
   check("top_p", top_p, top_p > 0 && top_p <= 1, "above 0, at most 1");
   const double min_p = defaults.min_p.value_or(0);
   check("min_p", min_p, min_p >= 0 && min_p <= 1, "0 to 1");
-  const double penalty = defaults.repetition_penalty.value_or(1);
-  check("repetition_penalty", penalty, penalty > 0, "above 0");
   return fields.status();
 }
 
@@ -205,8 +225,6 @@ absl::Status ModelFiles::IndexTensors() {
 }
 
 uint64_t ModelFiles::Fingerprint() const {
-  constexpr int64_t kSampleBytes = 256;
-  constexpr int64_t kNumSamples = 4;  // spread evenly, the first and the last byte included
   Hash hash;
   hash.Add(ToText(config_));
   const RopeConfig& rope = config_.rope;
@@ -219,12 +237,7 @@ uint64_t ModelFiles::Fingerprint() const {
     hash.Add(tensor->name);
     hash.Add(InfoOf(tensor->view.dtype).name);
     for (const int64_t dim : tensor->shape) hash.Add(dim);
-    const int64_t length = std::min(kSampleBytes, tensor->num_bytes);
-    for (int64_t i = 0; i < kNumSamples; ++i) {
-      const int64_t begin = (tensor->num_bytes - length) / (kNumSamples - 1) * i;
-      hash.Add(tensor->view.data + (i + 1 < kNumSamples ? begin : tensor->num_bytes - length),
-               static_cast<size_t>(length));
-    }
+    hash.Add(tensor->view.data, static_cast<size_t>(tensor->num_bytes));
   }
   return hash.value();
 }

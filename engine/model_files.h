@@ -25,7 +25,6 @@ struct GenerationDefaults {
   std::optional<int> top_k;  // 0: off
   std::optional<double> top_p;
   std::optional<double> min_p;
-  std::optional<double> repetition_penalty;
 };
 
 // What is in the place that --model names: a Hugging Face directory (config.json, safetensors in
@@ -56,10 +55,9 @@ class ModelFiles {
   // By name, ascending.
   absl::Span<const FileTensor* const> tensors() const { return tensors_; }
   int64_t total_bytes() const { return total_bytes_; }  // of all tensors
-  // Equal for equal models, on every machine: of the configuration, all names, types and shapes,
-  // and samples of each tensor's content. It notices another model or another fine-tune, not a
-  // change of single bytes.
-  uint64_t fingerprint() const { return fingerprint_; }
+  // Equal for equal models, on every machine: of the configuration, and of all names, types, shapes
+  // and bytes of the tensors. O(total_bytes()).
+  uint64_t Fingerprint() const;
 
  private:
   explicit ModelFiles(std::string path) : path_(std::move(path)) {}
@@ -70,7 +68,6 @@ class ModelFiles {
   absl::Status ReadGenerationConfig();
   // Builds the table of tensors, once all files are open.
   absl::Status IndexTensors();
-  uint64_t Fingerprint() const;
 
   // Constant after Open.
   const std::string path_;
@@ -83,7 +80,6 @@ class ModelFiles {
   std::vector<const FileTensor*> tensors_;
   absl::flat_hash_map<absl::string_view, const FileTensor*> by_name_;
   int64_t total_bytes_ = 0;
-  uint64_t fingerprint_ = 0;
 };
 
 }  // namespace quire

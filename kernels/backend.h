@@ -203,7 +203,7 @@ class Backend {
   // residual += down(silu(gate(x)) * up(x)), x = RMSNorm of the residual.
   virtual void NormMlpAdd(const MlpArgs& args) = 0;
   // logits = head(RMSNorm(residual rows of logit_rows)). head: [vocab_size, hidden_size].
-  // Also checks every row of the residual for values that are not finite.
+  // Also checks every row of the residual, and the logits, for values that are not finite.
   virtual void LogitsOfRows(VectorId norm, MatrixId head) = 0;
   virtual void Sample() = 0;
 };

@@ -8,14 +8,25 @@
 
 namespace quire {
 
-StepBudget::StepBudget(const SchedulerConfig& config, bool limits_time)
+namespace {
+
+// With nobody to keep waiting between tokens, a step may take longer; but cancellations, deadlines
+// and the heartbeat wait for its end.
+constexpr TimeUs kTargetWithoutDecoders = 2'000'000;
+
+}  // namespace
+
+StepBudget::StepBudget(const SchedulerConfig& config, bool anything_decodes)
     : us_per_row_(config.us_per_row),
       us_per_attended_(config.us_per_attended),
-      limits_time_(limits_time && (config.us_per_row > 0 || config.us_per_attended > 0)),
+      limits_time_(config.us_per_row > 0 || config.us_per_attended > 0),
       tokens_left_(config.max_num_batched_tokens),
       logit_rows_left_(config.max_logit_rows),
       rows_in_any_case_(config.block_size),
-      us_left_(static_cast<double>(config.target_itl_us) - config.us_per_step) {}
+      us_left_(static_cast<double>(anything_decodes
+                                       ? config.target_itl_us
+                                       : std::max(config.target_itl_us, kTargetWithoutDecoders)) -
+               config.us_per_step) {}
 
 double StepBudget::Cost(int32_t position, int32_t num_rows) const {
   const double n = num_rows;

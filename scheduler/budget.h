@@ -7,16 +7,17 @@ namespace quire {
 
 struct SchedulerConfig;
 
-// StepBudget says how many rows a step can still take: tokens, logit rows, and, while anything
-// decodes, the time that rows cost. Which sequence gets them is the scheduler's decision.
+// StepBudget says how many rows a step can still take: tokens, logit rows, and the time that rows
+// cost. Which sequence gets them is the scheduler's decision.
 //
 // One row is set aside for each running sequence before anything else is given out, so none of
 // them starves; what a sequence gets beyond it comes from the rest.
 class StepBudget {
  public:
-  // `limits_time`: keep the step under the target inter-token latency. A chunk of block_size rows
-  // is allowed in any case: where decoding alone takes longer, prompts must not starve.
-  StepBudget(const SchedulerConfig& config, bool limits_time);
+  // While anything decodes, the step is kept under the target inter-token latency, else under two
+  // seconds. A chunk of block_size rows is allowed in any case: where decoding alone takes longer,
+  // prompts must not starve.
+  StepBudget(const SchedulerConfig& config, bool anything_decodes);
 
   // One row at `position`, with logits. REQUIRES: at most max_num_seqs of them.
   void SetAside(int32_t position);

@@ -83,8 +83,8 @@ absl::Status CpuBackend::Reserve(const ModelShape& shape, const StepLimits& limi
     samplers_.emplace_back(ops_, shape.vocab_size);
   }
   last_tokens_.resize(limits.max_num_seqs);
-  sampled_.resize(limits.max_logit_rows + limits.max_num_seqs);
-  row_finite_.resize(limits.max_num_tokens);
+  sampled_.resize(limits.max_num_seqs);
+  row_finite_.resize(std::max(limits.max_num_tokens, limits.max_logit_rows));
   seq_finite_.resize(limits.max_num_seqs);
   MakeAttention();
   return absl::OkStatus();
@@ -128,8 +128,9 @@ void CpuBackend::CheckStep(const HostStep& step) const {
   QUIRE_CHECK(step.token_ids.size() == num_tokens && step.positions.size() == num_tokens &&
                   step.slots.size() == num_groups * num_tokens,
               "arrays of tokens have num_tokens elements");
-  QUIRE_CHECK(step.query_starts.size() == num_seqs + 1 &&
+  QUIRE_CHECK(step.query_starts.size() == num_seqs + 1 && step.query_starts[0] == 0 &&
                   step.query_starts[num_seqs] == step.shape.num_tokens &&
+                  std::is_sorted(step.query_starts.begin(), step.query_starts.end()) &&
                   step.block_tables.size() == num_groups * num_seqs * step.max_blocks,
               "arrays of sequences have num_seqs elements");
   QUIRE_CHECK(step.logit_rows.size() == static_cast<size_t>(step.shape.num_logit_rows) &&
@@ -142,9 +143,22 @@ void CpuBackend::CheckStep(const HostStep& step) const {
                 "tokens and positions are in range");
   }
   const int64_t num_slots = int64_t{kv_.spec().num_blocks} * kv_.spec().block_size;
-  for (int32_t slot : step.slots) QUIRE_CHECK(slot < num_slots, "slots are in range");
-  for (int32_t row : step.logit_rows) {
-    QUIRE_CHECK(row >= 0 && row < step.shape.num_tokens, "logit rows are rows of the step");
+  for (int32_t slot : step.slots) {
+    QUIRE_CHECK(slot >= -1 && slot < num_slots, "slots are in range");
+  }
+  const int num_blocks = kv_.spec().num_blocks;
+  for (int32_t block : step.block_tables) {
+    QUIRE_CHECK(block >= -1 && block < num_blocks, "blocks of tables are in range");
+  }
+  for (const BlockCopy& copy : step.copies) {
+    QUIRE_CHECK(copy.source >= 0 && copy.source < num_blocks && copy.target >= 0 &&
+                    copy.target < num_blocks,
+                "blocks to copy are in range");
+  }
+  for (size_t i = 0; i < step.logit_rows.size(); ++i) {
+    QUIRE_CHECK(step.logit_rows[i] < step.shape.num_tokens &&
+                    step.logit_rows[i] > (i == 0 ? -1 : step.logit_rows[i - 1]),
+                "logit rows are rows of the step, ascending");
   }
   for (size_t i = 0; i < step.logit_taps.size(); ++i) {
     QUIRE_CHECK(step.logit_taps[i] < step.shape.num_logit_rows &&

@@ -91,7 +91,11 @@ class CpuBackend final : public Backend {
   void RotateAndAppend(int row, int layer, const RopeTable* rope, int worker);
   // From `row` on, the first row that does not continue the block of the row before it.
   int NextBlockStart(absl::Span<const int32_t> slots, int row) const;
-  void FindNotFinite();
+  // row_finite_ of rows [num_rows, row_size].
+  void FindFiniteRows(const float* data, int num_rows, int row_size);
+  // seq_finite_: of the residual of all rows, then also of the rows of logits.
+  void CheckResidual();
+  void CheckLogits();
 
   // [size], or null for "none".
   const float* BiasOf(VectorId id, int64_t size) const;
@@ -119,7 +123,7 @@ class CpuBackend final : public Backend {
   std::vector<TokenSampler> samplers_;  // [num_threads]
   std::vector<int32_t> last_tokens_;    // [max_num_seqs], by seq_slot
   std::vector<int32_t> sampled_;        // [num_samples]
-  std::vector<uint8_t> row_finite_;     // [num_tokens]
+  std::vector<uint8_t> row_finite_;     // [num_tokens], then [num_logit_rows]
   std::vector<uint8_t> seq_finite_;     // [num_seqs]
   HostStep step_;
   uint64_t num_launched_ = 0;

@@ -206,14 +206,16 @@ void CpuBackend::NormMlpAdd(const MlpArgs& args) {
       {.bias = BiasOf(args.down_bias, hidden_size), .out = memory_.residual, .ldo = hidden_size});
 }
 
-void CpuBackend::FindNotFinite() {
-  const int hidden_size = shape_->hidden_size;
-  ForRows(step_.shape.num_tokens, hidden_size, [&](int begin, int end, int) {
+void CpuBackend::FindFiniteRows(const float* data, int num_rows, int row_size) {
+  ForRows(num_rows, row_size, [&](int begin, int end, int) {
     for (int row = begin; row < end; ++row) {
-      const float* const residual = memory_.residual + static_cast<int64_t>(row) * hidden_size;
-      row_finite_[row] = ops_.all_finite(residual, hidden_size);
+      row_finite_[row] = ops_.all_finite(data + static_cast<int64_t>(row) * row_size, row_size);
     }
   });
+}
+
+void CpuBackend::CheckResidual() {
+  FindFiniteRows(memory_.residual, step_.shape.num_tokens, shape_->hidden_size);
   for (int seq = 0; seq < step_.shape.num_seqs; ++seq) {
     uint8_t finite = 1;
     for (int row = step_.query_starts[seq]; row < step_.query_starts[seq + 1]; ++row) {
@@ -223,13 +225,22 @@ void CpuBackend::FindNotFinite() {
   }
 }
 
+void CpuBackend::CheckLogits() {
+  FindFiniteRows(memory_.logits, step_.shape.num_logit_rows, shape_->vocab_size);
+  int seq = 0;
+  for (int i = 0; i < step_.shape.num_logit_rows; ++i) {
+    while (step_.logit_rows[i] >= step_.query_starts[seq + 1]) ++seq;
+    seq_finite_[seq] &= row_finite_[i];
+  }
+}
+
 void CpuBackend::LogitsOfRows(VectorId norm, MatrixId head) {
   const PackedMatrix& matrix = weights_.Matrix(head);
   const float* const weight = NormOf(norm);
   const int hidden_size = shape_->hidden_size;
   QUIRE_CHECK(matrix.rows == shape_->vocab_size && matrix.cols == hidden_size && !matrix.is_gate_up,
               "the head is [vocab_size, hidden_size]");
-  FindNotFinite();
+  CheckResidual();
   const int num_rows = step_.shape.num_logit_rows;
   ForRows(num_rows, hidden_size, [&](int begin, int end, int) {
     for (int i = begin; i < end; ++i) {
@@ -240,6 +251,7 @@ void CpuBackend::LogitsOfRows(VectorId norm, MatrixId head) {
   });
   Multiply(gemm_.store, matrix, memory_.normed, memory_.hidden_stride, num_rows,
            {.out = memory_.logits, .ldo = shape_->vocab_size});
+  CheckLogits();
 }
 
 void CpuBackend::Sample() {

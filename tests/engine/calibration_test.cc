@@ -37,10 +37,20 @@ TEST(CalibrationTest, WritesNothingAndReadsTheFirstBlockOnly) {
   const auto costs = MeasureStepCosts(backend, **transformer, spec, kLimits);
   ASSERT_TRUE(costs.ok()) << costs.status();
   EXPECT_GT(costs->us_per_step, 0);
-  EXPECT_GE(costs->us_per_row, 0);
-  EXPECT_GE(costs->us_per_attended, 0);
   EXPECT_GT(num_steps, 0);
   EXPECT_EQ(longest_context, 256) << "up to the longest sequence, not beyond";
+}
+
+TEST(CalibrationTest, CostsFollowFromThreeSteps) {
+  // 1000 us for a step, 10 for each further row, 0.5 for each key that a row sees.
+  const StepCosts costs =
+      CostsFrom(1000, 1000 + 99 * 10, 1000 + 99 * 10 + 100 * 2000 * 0.5, 100, 2000);
+  EXPECT_DOUBLE_EQ(costs.us_per_step, 1000);
+  EXPECT_DOUBLE_EQ(costs.us_per_row, 10);
+  EXPECT_DOUBLE_EQ(costs.us_per_attended, 0.5);
+  const StepCosts noise = CostsFrom(1000, 900, 800, 100, 2000);
+  EXPECT_EQ(noise.us_per_row, 0);
+  EXPECT_EQ(noise.us_per_attended, 0);
 }
 
 TEST(CalibrationTest, AFailingDeviceIsReported) {

@@ -19,7 +19,7 @@ namespace {
 
 // Reads all that a caller could ask for: what has passed the checks must be readable.
 uint64_t TouchAll(const ModelFiles& files) {
-  uint64_t sum = files.fingerprint();
+  uint64_t sum = files.Fingerprint();
   for (const FileTensor* tensor : files.tensors()) {
     for (int64_t i = 0; i < tensor->num_bytes; ++i) {
       sum += std::to_integer<uint64_t>(tensor->view.data[i]);

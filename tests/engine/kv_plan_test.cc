@@ -54,6 +54,14 @@ TEST(KvPlanTest, TheOperatorMayShortenItFurther) {
   EXPECT_EQ(plan->max_model_len, 1000);
 }
 
+TEST(KvPlanTest, WeightsThatDoNotFitAreNamedAsTheCause) {
+  const auto plan = PlanKv(Config(), SmallModel(), 6 * kGiB, 8 * kGiB);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(plan.status().message()).find("weights take 8589934592 bytes"),
+            std::string::npos)
+      << plan.status();
+}
+
 struct Refusal {
   const char* name;
   void (*change)(EngineConfig&);

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/engine.h"
+#include "kernels/cpu/isa.h"
 #include "tests/testing/sequence_recorder.h"
 #include "tests/testing/test_files.h"
 
@@ -179,10 +180,49 @@ TEST_P(ReproducibilityTest, OnAPrefixHitAsCold) {
   std::unique_ptr<Engine> engine = Load(Config());
   const auto cold = RunAlone(*engine);
   const auto hit = RunAlone(*engine);
-  for (const auto& recorder : hit) EXPECT_GE(recorder->end->cached_tokens, 16);
+  // Four full blocks, and a copy of what is in the fifth but for the last token.
+  for (const auto& recorder : hit) EXPECT_EQ(recorder->end->cached_tokens, kPromptTokens - 1);
   EXPECT_EQ(cold[0]->end->cached_tokens, 0);
   ExpectSameBits(hit, Baseline());
   ExpectSameBits(cold, hit);
+}
+
+// The whole prompt is cached: its last row is computed again, for its logits, and writes nothing.
+TEST_P(ReproducibilityTest, OnAFullHitAsCold) {
+  std::unique_ptr<Engine> engine = Load(Config());
+  std::vector<std::shared_ptr<SequenceRecorder>> runs;
+  for (int i = 0; i < 2; ++i) {
+    auto request = MakeRequest(*engine, 0.9f);
+    request->prompt_token_ids.resize(64);
+    runs.push_back(Submit(*engine, request));
+    ASSERT_TRUE(runs.back()->Wait());
+  }
+  EXPECT_EQ(runs[0]->end->cached_tokens, 0);
+  EXPECT_EQ(runs[1]->end->cached_tokens, 64);
+  ExpectSameBits({runs[1]}, {runs[0]});
+}
+
+TEST_P(ReproducibilityTest, PromptLogitsHaveTheBitsOfOneChunkInMany) {
+  std::vector<std::vector<float>> want;
+  for (const int max_num_batched_tokens : {512, 7}) {
+    EngineConfig config = Config();
+    config.max_num_batched_tokens = max_num_batched_tokens;
+    config.max_num_seqs = 4;
+    std::unique_ptr<Engine> engine = Load(config);
+    auto request = MakeRequest(*engine, 0);
+    request->max_tokens = 0;
+    request->logits = LogitsWanted::kPromptAndGenerated;
+    auto recorder = Submit(*engine, request);
+    ASSERT_TRUE(recorder->Wait());
+    ASSERT_EQ(recorder->prompt_logits.size(), static_cast<size_t>(kPromptTokens));
+    if (want.empty()) want = recorder->prompt_logits;
+    for (int t = 0; t < kPromptTokens; ++t) {
+      ASSERT_EQ(std::memcmp(recorder->prompt_logits[t].data(), want[t].data(),
+                            want[t].size() * sizeof(float)),
+                0)
+          << "position " << t;
+    }
+  }
 }
 
 TEST_P(ReproducibilityTest, WithOneThreadAsWithTwo) {
@@ -195,18 +235,17 @@ TEST_P(ReproducibilityTest, WithOneThreadAsWithTwo) {
 
 TEST_P(ReproducibilityTest, WithEveryInstructionSetAsWithTheBest) {
   const auto want = Baseline();
-  for (const char* isa : {"avx2", "avx512", "avx512bf16"}) {
-    const IsaCap cap(isa);
-    auto engine = Engine::Load(Config(), [](absl::string_view, double) {});
-    if (!engine.ok()) {
-      // The machine lacks it: said, not hidden. AVX2 is the least that any machine has.
-      EXPECT_STRNE(isa, "avx2") << engine.status();
-      std::printf("[  SKIPPED ] instruction set %s: %s\n", isa, engine.status().ToString().c_str());
+  for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+    if (!MachineRuns(isa)) {
+      std::printf("[  SKIPPED ] this machine lacks %s\n", NameOf(isa));
       continue;
     }
-    EXPECT_NE((*engine)->info().backend.find(std::string(isa) + ","), std::string::npos)
-        << (*engine)->info().backend;
-    ExpectSameBits(RunAlone(**engine), want);
+    const IsaCap cap(NameOf(isa));
+    std::unique_ptr<Engine> engine = Load(Config());
+    ASSERT_NE(engine, nullptr);
+    EXPECT_NE(engine->info().backend.find(std::string(NameOf(isa)) + ","), std::string::npos)
+        << engine->info().backend;
+    ExpectSameBits(RunAlone(*engine), want);
   }
 }
 
