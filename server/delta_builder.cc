@@ -12,7 +12,6 @@ DeltaBuilder::DeltaBuilder(const Tokenizer* tokenizer, bool skip_special,
 }
 
 void DeltaBuilder::Add(absl::Span<const int32_t> token_ids) {
-  num_tokens_ += static_cast<int64_t>(token_ids.size());
   for (const int32_t id : token_ids) {
     token_ids_.push_back(id);
     if (!decoder_) continue;

@@ -35,8 +35,6 @@ class DeltaBuilder {
   // Moves the next delta into `*delta`. REQUIRES: HasDelta().
   void Take(v1::Delta* delta);
 
-  int64_t num_tokens() const { return num_tokens_; }
-
  private:
   std::optional<StreamDecoder> decoder_;
   const std::vector<int32_t> stop_token_ids_;
@@ -44,7 +42,6 @@ class DeltaBuilder {
   size_t num_taken_ = 0;
   std::string text_;  // [text_taken_, end) is not told yet
   size_t text_taken_ = 0;
-  int64_t num_tokens_ = 0;  // ever added
   int64_t num_told_ = 0;
 };
 

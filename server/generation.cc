@@ -34,11 +34,12 @@ v1::FinishReason FinishReasonOf(EndReason reason) {
 
 }  // namespace
 
-Generation::Generation(std::string request_id, v1::GenerateRequest request, TimeUs deadline,
-                       const ServingModel& model, const ServerLimits& limits, GenerationHost& host,
-                       GenerationWriter* writer)
+Generation::Generation(std::string request_id, v1::GenerateRequest request, CallTicket ticket,
+                       TimeUs deadline, const ServingModel& model, const ServerLimits& limits,
+                       GenerationHost& host, GenerationWriter* writer)
     : request_id_(std::move(request_id)),
       request_(std::move(request)),
+      ticket_(std::move(ticket)),
       deadline_(deadline),
       model_(model),
       limits_(limits),
@@ -50,8 +51,18 @@ Generation::Generation(std::string request_id, v1::GenerateRequest request, Time
 
 // ---- Before the engine ----
 
+bool Generation::IsWanted() {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (finished_) return false;
+  if (!end_wanted_) return true;
+  const absl::Status status = StatusOfEnd({.reason = *end_wanted_});
+  if (!status.ok()) FinishLocked(status);
+  return status.ok();  // an abort goes on: its usage is promised
+}
+
 absl::Status Generation::BuildRequest(Request& request) {
-  absl::StatusOr<std::vector<int32_t>> prompt = TokenizePrompt(request_, model_.text.get());
+  absl::StatusOr<std::vector<int32_t>> prompt =
+      TokenizePrompt(request_, model_.text.get(), model_.info.max_model_len);
   if (!prompt.ok()) return prompt.status();
   request.prompt_token_ids = *std::move(prompt);
   params_ = EffectiveParams(request_.params(), model_, limits_);
@@ -78,7 +89,25 @@ absl::Status Generation::BuildRequest(Request& request) {
   return absl::OkStatus();
 }
 
+void Generation::AddNumbers(absl::Status& status) const {
+  const std::string reason = ReasonOf(status);
+  if (reason == "QUEUE_FULL") {
+    const SchedulerStats stats = engine_.Stats();
+    AddMetadata(status, "limit", absl::StrCat(model_.max_queued_requests));
+    AddMetadata(status, "current", absl::StrCat(stats.num_waiting));
+    AddMetadata(status, "queued_prefill_tokens", absl::StrCat(stats.queued_prefill_tokens));
+  } else if (reason == "CONTEXT_LENGTH_EXCEEDED") {
+    AddMetadata(status, "limit", absl::StrCat(model_.info.max_model_len));
+  } else if (reason == "REQUEST_EXCEEDS_KV_CAPACITY") {
+    AddMetadata(status, "limit",
+                absl::StrCat(int64_t{model_.info.num_blocks} * model_.info.block_size));
+  }
+  AddMetadata(status, "prompt_tokens", absl::StrCat(engine_request_->prompt_token_ids.size()));
+  AddMetadata(status, "max_tokens", absl::StrCat(engine_request_->max_tokens));
+}
+
 void Generation::Prepare() {
+  if (!IsWanted()) return;
   auto request = std::make_shared<Request>();
   absl::Status status = BuildRequest(*request);
   if (status.ok() && host_.refuses_new()) status = StatusOfEnd({.reason = EndReason::kDraining});
@@ -94,11 +123,15 @@ void Generation::Prepare() {
   deltas_.emplace(tokenizer, params_.skip_special_tokens(), request->stop_token_ids);
   engine_request_ = request;
   const absl::StatusOr<SequenceId> id = engine_.Submit(request, shared_from_this());
+  if (!id.ok()) {
+    status = id.status();
+    AddNumbers(status);
+  }
   std::optional<EndReason> end_wanted;
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (!id.ok()) {
-      if (!finished_) FinishLocked(id.status());
+      if (!finished_) FinishLocked(std::move(status));
       return;
     }
     sequence_id_ = *id;
@@ -209,6 +242,7 @@ Generation::Step Generation::NextStep() {
   TakeInbox();
   if (!seen_.refused.ok()) {
     final_status_ = seen_.refused;
+    AddNumbers(final_status_);
     return Step::kFinish;
   }
   if (!seen_.accepted) return Step::kNothing;

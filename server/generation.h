@@ -35,6 +35,9 @@ class GenerationWriter {
   virtual void Cancel() = 0;
 };
 
+// Counts a call and the bytes of its request for as long as anybody has a copy (ServerCore::Enter).
+using CallTicket = std::shared_ptr<void>;
+
 class Generation;
 
 // Who keeps all generations (ServerCore). Outlives them.
@@ -60,11 +63,11 @@ class GenerationHost {
 class Generation final : public TokenListener, public std::enable_shared_from_this<Generation> {
  public:
   // `request` is checked (CheckGenerate). `deadline`: of the call, on the engine's clock.
-  Generation(std::string request_id, v1::GenerateRequest request, TimeUs deadline,
-             const ServingModel& model, const ServerLimits& limits, GenerationHost& host,
-             GenerationWriter* writer);
+  Generation(std::string request_id, v1::GenerateRequest request, CallTicket ticket,
+             TimeUs deadline, const ServingModel& model, const ServerLimits& limits,
+             GenerationHost& host, GenerationWriter* writer);
 
-  // Tokenises the prompt and submits it. Call once.
+  // Tokenises the prompt and submits it, unless it has ended. Call once.
   void Prepare();
   // Writes what there is to write, if no write is outstanding.
   void Pump();
@@ -100,7 +103,11 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   };
   enum class Step { kNothing, kWrite, kWriteLast, kFinish };
 
+  // Whether there is still somebody to compute for; ends it where it has to end otherwise.
+  bool IsWanted();
   absl::Status BuildRequest(Request& request);
+  // Adds the numbers that the engine's refusals lack.
+  void AddNumbers(absl::Status& status) const;
   void Wake();
   // The three of them are called by whoever holds `building_`.
   void TakeInbox();
@@ -116,6 +123,7 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   // Constant after construction.
   const std::string request_id_;
   const v1::GenerateRequest request_;
+  const CallTicket ticket_;  // pays for request_
   const TimeUs deadline_;
   const ServingModel& model_;
   const ServerLimits& limits_;

@@ -1,7 +1,5 @@
 // GenerationService over gRPC's callback API: one reactor per stream. What a stream does is decided
 // in generation.h; here it meets the transport.
-#include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "quire/v1/generation.grpc.pb.h"
+#include "server/call_deadline.h"
 #include "server/errors.h"
 #include "server/grpc_endpoint.h"
 #include "server/unary_call.h"
@@ -23,27 +22,12 @@ using grpc::CallbackServerContext;
 constexpr char kRequestIdKey[] = "x-request-id";
 constexpr int kMaxAbortIds = 1024;
 
-// When the engine ends it, so that the answer with its details reaches the client before the
-// client's own clock does: a tenth of what is left earlier, at most 20 ms.
-TimeUs EngineDeadline(const CallbackServerContext& context, TimeUs now) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return kNever;
-  const TimeUs left = std::chrono::duration_cast<std::chrono::microseconds>(
-                          deadline - std::chrono::system_clock::now())
-                          .count();
-  if (left > kNever / 2) return kNever;
-  return now + left - std::clamp<TimeUs>(left / 10, 0, 20'000);
-}
-
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationWriter {
  public:
   GenerateReactor(ServerCore& core, CallbackServerContext* context, const ByteBuffer& bytes)
       : core_(core), context_(context) {
-    absl::Status status = core_.Enter();
-    entered_ = status.ok();
-    if (status.ok()) status = Begin(bytes);
-    if (status.ok()) return;
-    Finish(status);
+    const absl::Status status = Begin(bytes);
+    if (!status.ok()) Finish(status);
   }
 
   // GenerationWriter.
@@ -70,12 +54,13 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   }
   void OnDone() override {
     if (generation_ != nullptr) core_.OnClosed(generation_);
-    if (entered_) core_.Leave();
     delete this;
   }
 
  private:
   absl::Status Begin(const ByteBuffer& bytes) {
+    absl::StatusOr<CallTicket> ticket = core_.Enter(static_cast<int64_t>(bytes.Length()));
+    if (!ticket.ok()) return ticket.status();
     const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
     if (!model.ok()) return model.status();
     v1::GenerateRequest request;
@@ -86,9 +71,10 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     if (CheckRequestId(*id, "request_id").ok()) context_->AddInitialMetadata(kRequestIdKey, *id);
     status = CheckGenerate(request, **model, core_.config().limits);
     if (!status.ok()) return status;
-    const TimeUs deadline = EngineDeadline(*context_, (*model)->engine->Now());
+    const TimeUs deadline = EngineDeadline(context_->raw_deadline(), (*model)->engine->Now());
     const bool is_tokenized = request.has_token_ids();
-    auto generation = core_.AddGeneration(*id, std::move(request), deadline, **model, this);
+    auto generation =
+        core_.AddGeneration(*id, std::move(request), *std::move(ticket), deadline, **model, this);
     if (!generation.ok()) return generation.status();
     generation_ = *generation;
     if (is_tokenized) {
@@ -113,7 +99,6 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 
   ServerCore& core_;
   CallbackServerContext* const context_;
-  bool entered_ = false;
   std::shared_ptr<Generation> generation_;  // null: refused before there was one
   ByteBuffer buffer_;                       // of the write in flight
 };
@@ -141,9 +126,8 @@ class GenerationServiceHandler final : public RawGeneration {
 
   grpc::ServerUnaryReactor* Abort(CallbackServerContext* /*context*/, const ByteBuffer* in,
                                   ByteBuffer* out) override {
-    return AnswerNow<v1::AbortRequest>(core_, in, out, [this](const v1::AbortRequest& request) {
-      return quire::Abort(request, core_);
-    });
+    return AnswerNow<v1::AbortRequest>(
+        in, out, [this](const v1::AbortRequest& request) { return quire::Abort(request, core_); });
   }
 
  private:

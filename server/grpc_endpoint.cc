@@ -1,12 +1,17 @@
 #include "server/grpc_endpoint.h"
 
 #include <chrono>
+#include <cstdint>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "spdlog/spdlog.h"
+#include <grpc/compression.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/service_type.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -27,6 +32,13 @@ void Log(gpr_log_func_args* args) {
 
 void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(limits.max_receive_bytes);
+  // That limit is on a message as it was sent: a compressed one could be a thousand times larger.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  // Of gRPC's own buffers: messages that are never completed do not come as far as Enter.
+  grpc::ResourceQuota quota("quire");
+  quota.Resize(2 * static_cast<size_t>(limits.max_pending_bytes));
+  builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, limits.max_metadata_bytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30 * kSecondMs);
   // A healthy client that is not inside a read answers pings only every 5 s or so.
@@ -42,10 +54,28 @@ void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builde
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
+// gRPC would take port 443 where there is none, and paths of sockets.
+absl::Status CheckListen(absl::string_view listen) {
+  const size_t colon = listen.rfind(':');
+  absl::string_view host = listen.substr(0, colon);
+  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  uint32_t port = 0;
+  if (colon != absl::string_view::npos && !host.empty() &&
+      (in_brackets || host.find_first_of("[]:/") == absl::string_view::npos) &&
+      absl::SimpleAtoi(listen.substr(colon + 1), &port) && port <= 65535) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("--listen ", listen,
+                   ": must be host:port, such as 127.0.0.1:50051 or [::1]:50051 (port 0: any free "
+                   "one)"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
   const ServerConfig& config = core.config();
+  if (absl::Status status = CheckListen(config.listen); !status.ok()) return status;
   gpr_set_log_function(&Log);
   if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);
@@ -61,8 +91,8 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& cor
   if (endpoint->server_ == nullptr || endpoint->port_ == 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", config.listen,
-                     ": the address is in use, not of this machine, or not host:port; choose "
-                     "another with --listen (port 0: any free one)"));
+                     ": the address is in use or not of this machine; choose another with "
+                     "--listen (port 0: any free one)"));
   }
   endpoint->address_ =
       absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":", endpoint->port_);

@@ -2,9 +2,12 @@
 #include <mutex>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
+#include "server/errors.h"
 #include "server/grpc_endpoint.h"
+#include "server/grpc_status.h"
 #include "server/server_core.h"
 
 namespace quire {
@@ -27,7 +30,10 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   WatchReactor(HealthBoard& board, std::string name) : board_(board), name_(std::move(name)) {
     if (!board_.Add(this)) {
       std::lock_guard<std::mutex> lock(mu_);
-      FinishLocked(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL: too many watches are open");
+      const std::string limit = absl::StrCat(HealthBoard::kMaxWatchers);
+      FinishLocked(MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                             absl::StrCat("at most ", limit, " watches may be open"),
+                             {{"limit", limit}}));
     }
   }
 
@@ -49,7 +55,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   }
   void OnCancel() override {
     std::lock_guard<std::mutex> lock(mu_);
-    FinishLocked(grpc::StatusCode::CANCELLED, "CANCELLED: the client cancelled the call");
+    FinishLocked(StatusOfEnd({.reason = EndReason::kCancelled}));
   }
   void OnDone() override {
     board_.Remove(this);
@@ -60,7 +66,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   void WriteLocked() {
     if (writing_ || finished_) return;
     if (wanted_ == told_) {
-      if (closed_) FinishLocked(grpc::StatusCode::UNAVAILABLE, "DRAINING: the server shuts down");
+      if (closed_) FinishLocked(StatusOfEnd({.reason = EndReason::kDraining}));
       return;
     }
     writing_ = true;
@@ -69,10 +75,10 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
     StartWrite(&response_);
   }
 
-  void FinishLocked(grpc::StatusCode code, const char* message) {
+  void FinishLocked(const absl::Status& status) {
     if (finished_) return;
     finished_ = true;
-    Finish(grpc::Status(code, message));
+    Finish(ToGrpcStatus(status));
   }
 
   HealthBoard& board_;
@@ -96,9 +102,9 @@ class HealthServiceHandler final : public Health::CallbackService {
     const std::optional<bool> serving = board_.Get(request->service());
     response->set_status(StatusOf(serving));
     call->Finish(serving ? grpc::Status::OK
-                         : grpc::Status(grpc::StatusCode::NOT_FOUND,
-                                        "NOT_FOUND: known are \"\", \"liveness\" and "
-                                        "\"quire.v1.GenerationService\""));
+                         : ToGrpcStatus(MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                                                  "known are \"\", \"liveness\" and "
+                                                  "\"quire.v1.GenerationService\"")));
     return call;
   }
 

@@ -15,12 +15,15 @@ namespace {
 
 constexpr size_t kMaxResponseBytes = 1 << 20;
 
+absl::Status TooLarge(absl::string_view field) {
+  return InvalidField(field, absl::StrCat("the answer would have more than ", kMaxResponseBytes,
+                                          " bytes; send it in parts"));
+}
+
 template <class Response>
 absl::StatusOr<Response> IfSmallEnough(Response response, absl::string_view field) {
-  const size_t num_bytes = response.ByteSizeLong();
-  if (num_bytes <= kMaxResponseBytes) return response;
-  return InvalidField(field, absl::StrCat("the answer would have ", num_bytes, " bytes, more than ",
-                                          kMaxResponseBytes, "; send it in parts"));
+  if (response.ByteSizeLong() > kMaxResponseBytes) return TooLarge(field);
+  return response;
 }
 
 void FillLimits(const ServerCore& core, const ModelInfo& info, v1::ModelLimits* out) {
@@ -70,6 +73,7 @@ absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& r
   for (const uint32_t id : request.token_ids()) {
     // As in a stream: an id without a token (a padding row of the model) adds no text.
     decoder.Push(static_cast<int32_t>(id), text).IgnoreError();
+    if (text.size() > kMaxResponseBytes) return TooLarge("token_ids");
   }
   decoder.Flush(text);
   v1::DetokenizeResponse response;
@@ -85,6 +89,7 @@ absl::StatusOr<v1::ApplyChatTemplateResponse> ApplyChatTemplate(
   if (!status.ok()) return status;
   absl::StatusOr<std::string> text = RenderChat(request.chat(), *model.text);
   if (!text.ok()) return text.status();
+  if (text->size() > kMaxResponseBytes) return TooLarge("chat");
   const absl::StatusOr<std::vector<int32_t>> ids =
       model.text->tokenizer().Encode(*text, {.add_special = false});
   if (!ids.ok()) return InvalidField("chat", ids.status().message());

@@ -49,8 +49,7 @@ class ModelServiceHandler final : public RawModel {
   ServerUnaryReactor* ListModels(CallbackServerContext* /*context*/, const ByteBuffer* in,
                                  ByteBuffer* out) override {
     return AnswerNow<v1::ListModelsRequest>(
-        core_, in, out,
-        [this](const v1::ListModelsRequest&) -> absl::StatusOr<v1::ListModelsResponse> {
+        in, out, [this](const v1::ListModelsRequest&) -> absl::StatusOr<v1::ListModelsResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();
           return quire::ListModels(**model);
@@ -59,7 +58,7 @@ class ModelServiceHandler final : public RawModel {
   ServerUnaryReactor* GetModel(CallbackServerContext* /*context*/, const ByteBuffer* in,
                                ByteBuffer* out) override {
     return AnswerNow<v1::GetModelRequest>(
-        core_, in, out,
+        in, out,
         [this](const v1::GetModelRequest& request) -> absl::StatusOr<v1::GetModelResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();

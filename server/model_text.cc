@@ -1,5 +1,6 @@
 #include "server/model_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -29,7 +30,12 @@ ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer,
                      std::unique_ptr<ChatTemplate> chat_template)
     : tokenizer_(std::move(tokenizer)),
       chat_template_(std::move(chat_template)),
-      chat_template_error_(absl::NotFoundError("the model has no chat template")) {}
+      chat_template_error_(absl::NotFoundError("the model has no chat template")) {
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
+    const auto num_bytes = static_cast<int64_t>(tokenizer_->TokenBytes(id).size());
+    max_token_bytes_ = std::max(max_token_bytes_, num_bytes);
+  }
+}
 
 absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(const std::string& model_path) {
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(model_path);

@@ -23,12 +23,15 @@ class ModelText {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatTemplate* chat_template() const { return chat_template_.get(); }  // null: none
+  // Of the longest token: a text has at least its bytes / this many tokens.
+  int64_t max_token_bytes() const { return max_token_bytes_; }
   // Why there is no chat template.
   const absl::Status& chat_template_error() const { return chat_template_error_; }
 
  private:
   const std::unique_ptr<Tokenizer> tokenizer_;
   const std::unique_ptr<ChatTemplate> chat_template_;
+  int64_t max_token_bytes_ = 1;       // constant after construction
   absl::Status chat_template_error_;  // constant after Open
 };
 

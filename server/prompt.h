@@ -20,9 +20,10 @@ namespace quire {
 absl::StatusOr<std::string> RenderChat(const v1::Chat& chat, const ModelText& text);
 
 // The tokens of the prompt, whichever kind it is. `text` may be null for token ids. A prompt that
-// comes to no tokens is INVALID_FIELD.
+// comes to no tokens is INVALID_FIELD; a text with more bytes than `max_model_len` of the longest
+// token have is CONTEXT_LENGTH_EXCEEDED before it is tokenised.
 absl::StatusOr<std::vector<int32_t>> TokenizePrompt(const v1::GenerateRequest& request,
-                                                    const ModelText* text);
+                                                    const ModelText* text, int32_t max_model_len);
 
 }  // namespace quire
 

@@ -13,7 +13,7 @@ namespace quire {
 absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
   std::vector<grpc::Slice> slices;
   if (!bytes.Dump(&slices).ok()) {
-    return InvalidField("(request)", "the message cannot be decompressed");
+    return InvalidField("(request)", "there is no message, or its bytes cannot be read");
   }
   std::string flat;
   flat.reserve(bytes.Length());

@@ -36,7 +36,6 @@ int Server::port() const { return endpoint_->port(); }
 const std::string& Server::address() const { return endpoint_->address(); }
 const ModelInfo& Server::model_info() const { return core_->model()->info; }
 const std::string& Server::served_model_name() const { return core_->model()->name; }
-const ModelText* Server::model_text() const { return core_->model()->text.get(); }
 SchedulerStats Server::stats() const { return core_->model()->engine->Stats(); }
 
 Server::DrainResult Server::Drain(const DrainOptions& options) {

@@ -26,11 +26,12 @@ class ServerCore;
 // serving, draining (calls are answered DRAINING), closed. It reads no signals, flags or
 // environment: the command line does.
 //
-// Threads: Drain may be called from any thread, the rest from one. Nothing that a client sends
-// ends the process.
+// Threads: Drain may be called from any thread, but not while LoadModel or Serve runs; the rest
+// from one. Nothing that a client sends ends the process.
 class Server {
  public:
-  // Opens the port. Fails when the address cannot be parsed or bound; the message names it.
+  // Opens the port. FAILED_PRECONDITION where config.listen is not host:port, UNAVAILABLE where it
+  // cannot be bound; the message names it.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config);
   // Drains with no delay and no patience, if that was not done.
   ~Server();
@@ -51,8 +52,6 @@ class Server {
   // Of the model that is served. REQUIRES: LoadModel or Serve returned.
   const ModelInfo& model_info() const;
   const std::string& served_model_name() const;
-  // nullptr where the model has no tokenizer. REQUIRES: LoadModel or Serve returned.
-  const ModelText* model_text() const;
   SchedulerStats stats() const;
 
   struct DrainOptions {

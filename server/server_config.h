@@ -13,6 +13,7 @@ namespace quire {
 // allocated.
 struct ServerLimits {
   int32_t max_receive_bytes = 4 << 20;     // of one message from a client
+  int64_t max_pending_bytes = 256 << 20;   // of all requests at once, as they were sent
   int32_t max_metadata_bytes = 8 << 10;    // of one call's headers
   int32_t max_concurrent_requests = 1024;  // streams open at once, queued ones included
   int32_t max_output_tokens = 0;           // where max_tokens is unset; 0: as many as fit

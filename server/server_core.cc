@@ -55,6 +55,7 @@ void ServerCore::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText
   model_->default_params = DefaultParams(model_->info);
   model_->engine = std::move(engine);
   model_->text = std::move(text);
+  model_->max_queued_requests = config_.engine.max_queued_requests;
   model_ptr_.store(model_.get());
   UpdateHealth();
 }
@@ -67,24 +68,33 @@ absl::StatusOr<const ServingModel*> ServerCore::ModelForCall() const {
                    "the model is still being loaded; try again soon");
 }
 
-absl::Status ServerCore::Enter() {
-  const int limit = config_.limits.max_concurrent_requests;
-  if (num_calls_.fetch_add(1) < limit) return absl::OkStatus();
-  num_calls_.fetch_sub(1);
-  return MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                   absl::StrCat(limit, " calls are open, and that is this server's limit"),
-                   {{"limit", absl::StrCat(limit)}});
+absl::StatusOr<CallTicket> ServerCore::Enter(int64_t num_bytes) {
+  const int num_calls = num_calls_.fetch_add(1);
+  const int64_t num_pending_bytes = num_pending_bytes_.fetch_add(num_bytes);
+  CallTicket ticket(this, [num_bytes](ServerCore* core) {
+    core->num_calls_.fetch_sub(1);
+    core->num_pending_bytes_.fetch_sub(num_bytes);
+  });
+  const ServerLimits& limits = config_.limits;
+  const auto refuse = [](int64_t current, int64_t limit, absl::string_view what) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                     absl::StrCat(current, what, ", and this server's limit is ", limit),
+                     {{"current", absl::StrCat(current)}, {"limit", absl::StrCat(limit)}});
+  };
+  if (num_calls >= limits.max_concurrent_requests) {
+    return refuse(num_calls, limits.max_concurrent_requests, " calls are open");
+  }
+  if (num_pending_bytes + num_bytes > limits.max_pending_bytes) {
+    return refuse(num_pending_bytes, limits.max_pending_bytes, " bytes of requests are held");
+  }
+  return ticket;
 }
 
-void ServerCore::Leave() { num_calls_.fetch_sub(1); }
-
-absl::StatusOr<std::shared_ptr<Generation>> ServerCore::AddGeneration(std::string request_id,
-                                                                      v1::GenerateRequest request,
-                                                                      TimeUs deadline,
-                                                                      const ServingModel& model,
-                                                                      GenerationWriter* writer) {
-  auto generation = std::make_shared<Generation>(request_id, std::move(request), deadline, model,
-                                                 config_.limits, *this, writer);
+absl::StatusOr<std::shared_ptr<Generation>> ServerCore::AddGeneration(
+    std::string request_id, v1::GenerateRequest request, CallTicket ticket, TimeUs deadline,
+    const ServingModel& model, GenerationWriter* writer) {
+  auto generation = std::make_shared<Generation>(request_id, std::move(request), std::move(ticket),
+                                                 deadline, model, config_.limits, *this, writer);
   std::lock_guard<std::mutex> lock(mu_);
   if (!by_id_.emplace(request_id, generation.get()).second) {
     return MakeError(

@@ -41,15 +41,14 @@ class ServerCore final : public GenerationHost {
   // The model whatever the state; null while loading.
   const ServingModel* model() const { return model_ptr_.load(); }
 
-  // Counts a call in before any work is done for it; RESOURCE_EXHAUSTED QUEUE_FULL when there are
-  // too many. Every success needs one Leave.
-  absl::Status Enter();
-  void Leave();
+  // Counts in a call with a request of `num_bytes`, before any work is done for it.
+  // RESOURCE_EXHAUSTED QUEUE_FULL when there are too many calls or bytes.
+  absl::StatusOr<CallTicket> Enter(int64_t num_bytes);
 
   // A generation of this checked request, in the list. ALREADY_EXISTS where the id is in use.
   absl::StatusOr<std::shared_ptr<Generation>> AddGeneration(std::string request_id,
                                                             v1::GenerateRequest request,
-                                                            TimeUs deadline,
+                                                            CallTicket ticket, TimeUs deadline,
                                                             const ServingModel& model,
                                                             GenerationWriter* writer);
   // The transport is done with it.
@@ -100,6 +99,7 @@ class ServerCore final : public GenerationHost {
   std::atomic<bool> ready_ = true;                        // as far as draining goes
   std::atomic<bool> accepting_ = true;                    // likewise
   std::atomic<int> num_calls_ = 0;
+  std::atomic<int64_t> num_pending_bytes_ = 0;  // of their requests
   std::atomic<int> num_drained_ = 0;
   std::atomic<uint64_t> next_request_ = 1;
 

@@ -1,6 +1,7 @@
 #ifndef QUIRE_SERVER_SERVING_MODEL_H_
 #define QUIRE_SERVER_SERVING_MODEL_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct ServingModel {
   std::string name;
   std::vector<std::string> aliases;
   ModelInfo info;
+  int32_t max_queued_requests = 0;  // of the engine
   std::unique_ptr<Engine> engine;
   std::unique_ptr<ModelText> text;  // null: no tokenizer, token ids only
   // What parameters are when a request does not set them; no seed and no max_tokens.

@@ -1,12 +1,14 @@
 #ifndef QUIRE_SERVER_UNARY_CALL_H_
 #define QUIRE_SERVER_UNARY_CALL_H_
 
+#include <atomic>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/support/server_callback.h>
 
+#include "server/errors.h"
 #include "server/grpc_status.h"
 #include "server/raw_message.h"
 #include "server/server_core.h"
@@ -16,8 +18,11 @@ namespace quire {
 // Frees itself when the transport is done with the call.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  // `counted`: Enter succeeded for this call.
-  UnaryCall(ServerCore& core, bool counted) : core_(core), counted_(counted) {}
+  // `ticket`: null for a call that is answered at once.
+  explicit UnaryCall(CallTicket ticket = nullptr) : ticket_(std::move(ticket)) {}
+
+  // The client has gone.
+  bool is_cancelled() const { return is_cancelled_.load(); }
 
   void Answer(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
 
@@ -27,21 +32,19 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     Finish(ToGrpcStatus(response.status()));
   }
 
-  void OnDone() override {
-    if (counted_) core_.Leave();
-    delete this;
-  }
+  void OnCancel() override { is_cancelled_.store(true); }
+  void OnDone() override { delete this; }
 
  private:
-  ServerCore& core_;
-  const bool counted_;
+  const CallTicket ticket_;
+  std::atomic<bool> is_cancelled_ = false;
 };
 
 // Answers a call at once with handler(request) -> StatusOr<Response>.
 template <class Request, class Handler>
-grpc::ServerUnaryReactor* AnswerNow(ServerCore& core, const grpc::ByteBuffer* in,
-                                    grpc::ByteBuffer* out, const Handler& handler) {
-  auto* call = new UnaryCall(core, false);
+grpc::ServerUnaryReactor* AnswerNow(const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
+                                    const Handler& handler) {
+  auto* call = new UnaryCall;
   Request request;
   const absl::Status status = ParseRequest(*in, &request);
   if (status.ok()) {
@@ -56,8 +59,9 @@ grpc::ServerUnaryReactor* AnswerNow(ServerCore& core, const grpc::ByteBuffer* in
 template <class Request, class Handler>
 grpc::ServerUnaryReactor* AnswerFromTextWorker(ServerCore& core, const grpc::ByteBuffer* in,
                                                grpc::ByteBuffer* out, Handler handler) {
-  absl::Status status = core.Enter();
-  auto* call = new UnaryCall(core, status.ok());
+  const absl::StatusOr<CallTicket> ticket = core.Enter(static_cast<int64_t>(in->Length()));
+  absl::Status status = ticket.status();
+  auto* call = new UnaryCall(ticket.ok() ? *ticket : nullptr);
   const absl::StatusOr<const ServingModel*> model = core.ModelForCall();
   if (status.ok()) status = model.status();
   Request request;
@@ -67,7 +71,11 @@ grpc::ServerUnaryReactor* AnswerFromTextWorker(ServerCore& core, const grpc::Byt
     return call;
   }
   core.RunTextJob([&core, call, out, handler, model = *model, request = std::move(request)] {
-    call->Answer(handler(request, *model, core.config().limits), out);
+    if (call->is_cancelled()) {
+      call->Answer(StatusOfEnd({.reason = EndReason::kCancelled}));
+    } else {
+      call->Answer(handler(request, *model, core.config().limits), out);
+    }
   });
   return call;
 }

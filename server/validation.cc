@@ -143,11 +143,10 @@ absl::Status CheckModelName(absl::string_view name, const ServingModel& model) {
       std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
     return absl::OkStatus();
   }
-  const absl::string_view shown = name.substr(0, 64);
   return MakeError(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
-                   absl::StrCat("there is no model \"", shown, "\" here; this server serves \"",
-                                model.name, "\""),
-                   {{"model", std::string(shown)}, {"served_model", model.name}});
+                   absl::StrCat("this server serves \"", model.name, "\"; there is no model \"",
+                                name, "\" here"),
+                   {{"model", std::string(name)}, {"served_model", model.name}});
 }
 
 absl::Status CheckRequestId(absl::string_view id, absl::string_view where) {
@@ -248,7 +247,9 @@ v1::GenerationParams EffectiveParams(const v1::GenerationParams& asked, const Se
   params.MergeFrom(asked);
   if (!params.has_seed()) params.set_seed(DrawSeed());
   if (params.max_time_ms() == 0) {
-    params.set_max_time_ms(static_cast<uint32_t>(limits.max_request_seconds) * 1000);
+    const int64_t max_ms = int64_t{limits.max_request_seconds} * 1000;
+    params.set_max_time_ms(
+        static_cast<uint32_t>(std::min<int64_t>(max_ms, std::numeric_limits<uint32_t>::max())));
   }
   return params;
 }

@@ -8,6 +8,7 @@
 #include <google/protobuf/wire_format_lite.h>
 
 #include "server/errors.h"
+#include "server/server_config.h"
 
 namespace quire {
 namespace {
@@ -20,7 +21,7 @@ using google::protobuf::io::CodedInputStream;
 // Protobuf's own limit on nesting.
 constexpr int kMaxDepth = 100;
 // A message of two bytes becomes an object of a hundred: bounds what parsing can allocate.
-constexpr int kMaxMessages = 1 << 16;
+constexpr int kMaxMessages = 4096 + ServerLimits{}.max_chat_messages;
 
 // O(bytes). Overlong forms, surrogates and what is past U+10FFFF are not UTF-8.
 bool IsUtf8(absl::string_view text) {

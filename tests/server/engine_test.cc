@@ -61,7 +61,6 @@ class RealEngineTest : public testing::Test {
 TEST_F(RealEngineTest, AModelWithoutATokenizerIsServedByTokenIds) {
   auto server = StartServer(config_);
   ASSERT_TRUE(Load(*server).ok());
-  EXPECT_EQ(server->model_text(), nullptr);
   EXPECT_EQ(server->served_model_name(), "llama_mha");
   TestClient client(server->port());
   int num_compared = 0;

@@ -209,9 +209,25 @@ TEST_F(GenerationTest, RefusalsOfTheEngineArePassedOn) {
   EXPECT_EQ(answer.status.retry.retry_delay().seconds(), 1);
   EXPECT_EQ(answer.status.retry_pushback_ms, "1000");
   EXPECT_EQ(answer.status.info.metadata().count("request_id"), 1u);
+  EXPECT_EQ(answer.status.info.metadata().at("limit"), "512");
+  EXPECT_EQ(answer.status.info.metadata().at("current"), "0");
+  EXPECT_EQ(answer.status.info.metadata().at("prompt_tokens"), "1");
+
+  for (const std::string reason : {"CONTEXT_LENGTH_EXCEEDED", "REQUEST_EXCEEDS_KV_CAPACITY"}) {
+    stream = client_->Generate(TextRequest("abc"));
+    engine_->Refuse(engine_->WaitForSubmission().id,
+                    absl::InvalidArgumentError(reason + ": too long"));
+    answer = TestClient::ReadAll(*stream);
+    EXPECT_EQ(answer.Shape(), "INVALID_ARGUMENT/" + reason);
+    EXPECT_EQ(answer.status.info.metadata().at("limit"), "4096");
+    EXPECT_EQ(answer.status.info.metadata().at("prompt_tokens"), "3");
+    EXPECT_EQ(answer.status.info.metadata().at("max_tokens"), "4093");
+  }
 
   engine_->FailSubmits(absl::ResourceExhaustedError("QUEUE_FULL: the inbox is full"));
-  EXPECT_EQ(Ask(TextRequest("x")).Shape(), "RESOURCE_EXHAUSTED/QUEUE_FULL");
+  answer = Ask(TextRequest("x"));
+  EXPECT_EQ(answer.Shape(), "RESOURCE_EXHAUSTED/QUEUE_FULL");
+  EXPECT_EQ(answer.status.info.metadata().at("limit"), "512");
 }
 
 TEST_F(GenerationTest, ClientsMayLeaveInEveryState) {
@@ -325,6 +341,10 @@ TEST_F(GenerationTest, TimesAreOnTheEnginesClock) {
 TEST_F(GenerationTest, AMessageOverTheLimitIsRefused) {
   const Answer answer = Ask(TextRequest(std::string(5 << 20, 'x')));
   EXPECT_EQ(answer.Shape(), "RESOURCE_EXHAUSTED");
+  // Compressed it would be small enough.
+  CallOptions compressed;
+  compressed.gzip = true;
+  EXPECT_EQ(Ask(TextRequest(std::string(5 << 20, 'x')), compressed).Shape(), "UNIMPLEMENTED");
   // The server goes on.
   EXPECT_TRUE(AskAndGet(TextRequest("x"), {'a'}, EndReason::kLength).status.ok());
 }

@@ -73,6 +73,19 @@ TEST_F(LifecycleTest, APortInUseIsNamed) {
   EXPECT_THAT(std::string(Server::Start(config).status().message()), HasSubstr(config.listen));
 }
 
+TEST_F(LifecycleTest, AnAddressIsAHostAndAPort) {
+  ServerConfig config;
+  for (const char* listen : {"127.0.0.1", "localhost:", ":50051", "::1", "[::1]", "127.0.0.1:http",
+                             "127.0.0.1:65536", "unix:/tmp/quire.sock", "unix:x:1"}) {
+    config.listen = listen;
+    const absl::Status status = Server::Start(config).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << listen;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(listen));
+  }
+  config.listen = "localhost:0";
+  EXPECT_TRUE(Server::Start(config).ok());
+}
+
 TEST_F(LifecycleTest, HealthKnowsItsNamesAndTellsChanges) {
   Open();
   auto ready = Watch("");
@@ -84,7 +97,7 @@ TEST_F(LifecycleTest, HealthKnowsItsNamesAndTellsChanges) {
   Load();
   EXPECT_EQ(NextHealth(*ready), "SERVING");
   EXPECT_EQ(Check("quire.v1.GenerationService"), "SERVING");
-  EXPECT_EQ(Check("nonsense"), "NOT_FOUND");
+  EXPECT_EQ(Check("nonsense"), "NOT_FOUND/NOT_FOUND");
   engine_->StopHeart();
   EXPECT_EQ(NextHealth(*alive), "NOT_SERVING");
   EXPECT_EQ(NextHealth(*ready), "NOT_SERVING");
@@ -96,7 +109,7 @@ TEST_F(LifecycleTest, WatchesEndWithTheServer) {
   EXPECT_EQ(NextHealth(*watch), "SERVING");
   server_->Drain({});
   EXPECT_EQ(NextHealth(*watch), "NOT_SERVING");
-  EXPECT_EQ(NextHealth(*watch), "UNAVAILABLE");
+  EXPECT_EQ(NextHealth(*watch), "UNAVAILABLE/DRAINING");
 }
 
 TEST_F(LifecycleTest, DrainRefusesTheQueuedAndLetsTheRunningFinish) {

@@ -70,6 +70,13 @@ TEST_F(ServicesTest, AnAnswerThatWouldBeTooLargeIsRefused) {
   v1::TokenizeResponse response;
   EXPECT_EQ(Tokenize(request, &response), "INVALID_ARGUMENT/INVALID_FIELD");
   EXPECT_THAT(status_.message, HasSubstr("in parts"));
+
+  v1::DetokenizeRequest back;
+  for (int i = 0; i < 140'000; ++i) back.add_token_ids(257);  // "<|turn|>"
+  back.set_skip_special_tokens(false);
+  v1::DetokenizeResponse text;
+  EXPECT_EQ(Detokenize(back, &text), "INVALID_ARGUMENT/INVALID_FIELD");
+  EXPECT_THAT(status_.message, HasSubstr("token_ids: the answer would have more than 1048576"));
 }
 
 TEST_F(ServicesTest, ConversationsAreRendered) {

@@ -35,6 +35,7 @@ std::string ToBytes(const ByteBuffer& buffer) {
 
 void Apply(const CallOptions& options, grpc::ClientContext& context) {
   for (const auto& [key, value] : options.metadata) context.AddMetadata(key, value);
+  if (options.gzip) context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::milliseconds(options.timeout_ms));
 }

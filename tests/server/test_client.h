@@ -31,6 +31,7 @@ struct ClientStatus {
 struct CallOptions {
   std::map<std::string, std::string> metadata;
   int64_t timeout_ms = 60'000;  // a test that hangs fails
+  bool gzip = false;            // sends the message compressed
 };
 
 // One server-streaming call. Messages come as bytes.

@@ -172,6 +172,13 @@ TEST_F(ValidationTest, ModelsAreKnownByNameAndAlias) {
   const Answer answer = Ask(request);
   EXPECT_EQ(answer.Shape(), "NOT_FOUND/MODEL_NOT_FOUND");
   EXPECT_EQ(answer.status.info.metadata().at("model"), "other");
+
+  std::string long_name = "x";
+  while (long_name.size() < 3000) long_name += "é";
+  request.set_model(long_name);
+  const ClientStatus status = Ask(request).status;
+  EXPECT_EQ(status.Summary(), "NOT_FOUND/MODEL_NOT_FOUND");
+  EXPECT_EQ(status.info.metadata().at("model"), long_name.substr(0, 253) + "...");
 }
 
 TEST_F(ValidationTest, RequestIdsAreChecked) {
@@ -223,6 +230,30 @@ TEST_F(ValidationTest, ParametersOfTheRequestWinOverTheModelsOverTheDefaults) {
   EXPECT_EQ(sampling.choice, 0u);
   EXPECT_EQ(last_request_->max_tokens, 9);
   EXPECT_EQ(last_request_->priority, -3);
+}
+
+TEST_F(ValidationTest, ALongTimeLimitIsCappedAtWhatAFieldHolds) {
+  ServerLimits limits;
+  limits.max_request_seconds = 5'000'000;
+  StartServer(limits);
+  EXPECT_EQ(AcceptedOf(TextRequest("x")).params().max_time_ms(), 4'294'967'295u);
+}
+
+TEST_F(ValidationTest, ATextThatCannotFitIsRefusedBeforeItIsTokenised) {
+  Open();
+  ModelInfo info = FakeModelInfo();
+  info.max_model_len = 100;
+  Load(info);
+  const auto metadata_of = [&](size_t num_bytes) {
+    const ClientStatus status = Ask(TextRequest(std::string(num_bytes, 'x'))).status;
+    EXPECT_EQ(status.Summary(), "INVALID_ARGUMENT/CONTEXT_LENGTH_EXCEEDED");
+    EXPECT_EQ(status.info.metadata().at("limit"), "100");
+    return status.info.metadata();
+  };
+  // The longest token, "<|turn|>", has 8 bytes.
+  EXPECT_EQ(metadata_of(801).at("prompt_bytes"), "801");
+  EXPECT_EQ(metadata_of(801).at("max_prompt_bytes"), "800");
+  EXPECT_EQ(metadata_of(800).at("prompt_tokens"), "800");
 }
 
 TEST_F(ValidationTest, LengthsAreRefusedWithTheNumbersAndNeverClipped) {

@@ -117,7 +117,9 @@ TEST(WireCheckTest, BoundsDepthAndNumberOfMessages) {
   EXPECT_THAT(std::string(Check(Part(5, Part(3, Part(1, Part(2, deep))))).message()),
               HasSubstr("levels"));
   std::string many;
-  for (int i = 0; i < 70'000; ++i) many += Part(1, "");
+  for (int i = 0; i < 4096; ++i) many += Part(1, "");
+  EXPECT_TRUE(Check(Part(5, many)).ok()) << "as many as a conversation may have";
+  for (int i = 0; i < 4096; ++i) many += Part(1, "");
   EXPECT_THAT(std::string(Check(Part(5, many)).message()), HasSubstr("messages"));
 }
 

@@ -22,8 +22,15 @@ const MAX_SOURCE_BYTES: usize = 1 << 20;
 const CONTINUE_TAG: &str = "QUIRE_CONTINUES_THIS_MESSAGE ";
 
 /// Names that the caller's own variables cannot take.
-const RESERVED: [&str; 5] =
-    ["messages", "tools", "add_generation_prompt", "raise_exception", "strftime_now"];
+const RESERVED: [&str; 7] = [
+    "messages",
+    "tools",
+    "documents",
+    "add_generation_prompt",
+    "continue_final_message",
+    "raise_exception",
+    "strftime_now",
+];
 
 /// Immutable after `compile`; safe to share between threads.
 pub struct ChatTemplate {

@@ -112,7 +112,8 @@ TEST(ChatTemplateTest, RefusesBrokenRequestsAndNamesThePart) {
   ExpectRefused(Render(source, {.messages_json = deep}), invalid, "recursion limit");
   ExpectRefused(Render(source, {.tools_json = "7"}), invalid, "tools: ");
   ExpectRefused(Render(source, {.kwargs_json = "[]"}), invalid, "template arguments: ");
-  for (const char* name : {"messages", "tools", "add_generation_prompt", "strftime_now"}) {
+  for (const char* name : {"messages", "tools", "documents", "add_generation_prompt",
+                           "continue_final_message", "raise_exception", "strftime_now"}) {
     const std::string kwargs = std::string("{\"") + name + "\": 1}";
     ExpectRefused(Render(source, {.kwargs_json = kwargs}), invalid, name);
   }
