@@ -77,7 +77,7 @@ ExitCode Serve(const Options& options) {
   SignalWatch watch({SIGINT, SIGTERM}, [&](int signal) { stop.OnSignal(signal); });
 
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options.server);
-  if (!server.ok()) return Fail(ExitCode::kResources, server.status().message());
+  if (!server.ok()) return FailToLoad(server.status());
   spdlog::info("listening on {}; loading {}", (*server)->address(),
                options.server.engine.model_path);
   if (!IsLoopback(options.server.listen)) {
