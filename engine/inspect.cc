@@ -42,10 +42,16 @@ absl::Status AddModelFiles(const std::string& path, ModelReport* report) {
   return absl::OkStatus();
 }
 
+// What cannot be looked at counts as there: opening it tells why.
+bool MayExist(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) || error;
+}
+
 absl::StatusOr<ModelReport> InspectFolder(const std::string& folder, bool config_only) {
   ModelReport report;
-  const bool has_weights = fs::exists(fs::path(folder) / "model.safetensors") ||
-                           fs::exists(fs::path(folder) / "model.safetensors.index.json");
+  const bool has_weights = MayExist(fs::path(folder) / "model.safetensors") ||
+                           MayExist(fs::path(folder) / "model.safetensors.index.json");
   if (has_weights && !config_only) {
     report.kind = "Hugging Face folder";
     if (absl::Status status = AddModelFiles(folder, &report); !status.ok()) return status;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include <arpa/inet.h>
 #include <google/rpc/error_details.pb.h>
 #include <google/rpc/status.pb.h>
 #include <grpcpp/grpcpp.h>
@@ -78,8 +79,11 @@ class GrpcClient : public Client {
 }  // namespace
 
 bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost") ||
-         absl::StartsWith(address, "[::1]") || absl::StartsWith(address, "unix:");
+  if (absl::StartsWith(address, "unix:")) return true;
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  in_addr parsed;
+  return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127;
 }
 
 std::unique_ptr<Client> Client::Connect(const std::string& address, std::string* why) {

@@ -12,7 +12,7 @@
 
 namespace quire::cli {
 
-// Does the address never leave this machine?
+// Does the address, HOST:PORT or unix:PATH, never leave this machine?
 bool IsLoopback(const std::string& address);
 
 // Takes one event of a generation; false: enough, cancel the rest.

@@ -112,15 +112,15 @@ ExitCode Generate(Options& options) {
   if (auto failure = endpoint.Open(options.endpoint, &exit_code)) {
     return Show(*failure, options.json, exit_code);
   }
+  // An interrupt ends it at once: it may be waiting for a line, and each result is written whole.
+  if (options.batch) return GenerateBatch(endpoint.client(), options);
   std::atomic<bool> interrupted = false;
   interrupts.Set([&] {
     if (interrupted) _exit(static_cast<int>(ExitCode::kInterrupted));
     interrupted = true;
     endpoint.client().CancelAll();
   });
-  if (options.batch) {
-    exit_code = GenerateBatch(endpoint.client(), options);
-  } else if (auto failure = GenerateOne(endpoint.client(), options)) {
+  if (auto failure = GenerateOne(endpoint.client(), options)) {
     exit_code = interrupted ? ExitCode::kInterrupted : ExitCodeOf(*failure);
     Show(*failure, options.json, exit_code);
   }

@@ -3,7 +3,6 @@
 #include "engine/inspect.h"
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 
 #include "engine/gguf.h"
 #include "server/cli/command.h"
+#include "server/cli/read_text.h"
 #include "server/cli/report.h"
 #include "server/model_text.h"
 
@@ -64,10 +64,13 @@ const char* AttentionKind(const ModelConfig& config) {
 std::string TokenizerKind(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    std::ifstream file(std::filesystem::path(path) / "tokenizer.json");
-    const auto parsed = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-    const auto model = parsed.is_object() ? parsed.find("model") : parsed.end();
-    if (model == parsed.end() || !model->is_object()) return "unknown";
+    const absl::StatusOr<std::string> text =
+        ReadText((std::filesystem::path(path) / "tokenizer.json").string());
+    if (!text.ok()) return "unknown";
+    const absl::StatusOr<Json> parsed = ParseJson(*text);
+    if (!parsed.ok() || !parsed->is_object()) return "unknown";
+    const auto model = parsed->find("model");
+    if (model == parsed->end() || !model->is_object()) return "unknown";
     const auto type = model->find("type");
     return type != model->end() && type->is_string() ? type->get<std::string>() : "unknown";
   }

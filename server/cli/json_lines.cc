@@ -20,13 +20,14 @@ bool IsBlank(const std::string& line) {
 }
 
 Json Answer(const std::string& line, const AnswerLine& answer) {
-  const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_discarded()) return answer(parsed);
+  const absl::StatusOr<Json> parsed = ParseJson(line);
+  if (parsed.ok()) return answer(*parsed);
   constexpr size_t kMost = 60;
   const std::string start = line.size() > kMost ? line.substr(0, kMost) + "..." : line;
-  return ToJson(Failure{.code = "INVALID_ARGUMENT",
-                        .reason = "INVALID_FIELD",
-                        .message = absl::StrCat("the line is not JSON in UTF-8: ", start)});
+  return ToJson(
+      Failure{.code = "INVALID_ARGUMENT",
+              .reason = "INVALID_FIELD",
+              .message = absl::StrCat("the line is ", parsed.status().message(), ": ", start)});
 }
 
 // Hands lines out, and takes results in any order but writes them in the order of their lines.
@@ -98,10 +99,14 @@ ExitCode AnswerLinesOf(const std::string& file, int concurrency, const AnswerLin
       return Fail(ExitCode::kUsage, absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
     }
   }
-  const LineCounts counts =
-      AnswerLines(file.empty() ? std::cin : opened, std::cout, concurrency, answer);
+  std::istream& in = file.empty() ? std::cin : opened;
+  const LineCounts counts = AnswerLines(in, std::cout, concurrency, answer);
   if (counts.failed > 0) {
     std::cerr << "quire: " << counts.failed << " of " << counts.answered << " lines failed\n";
+  }
+  if (in.bad()) {
+    return Fail(ExitCode::kUsage, absl::StrCat("cannot read ", file.empty() ? "stdin" : file,
+                                               " to its end: is it a file?"));
   }
   return ExitCode::kOk;
 }

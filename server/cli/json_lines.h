@@ -27,8 +27,8 @@ LineCounts AnswerLines(std::istream& in, std::ostream& out, int concurrency,
                        const AnswerLine& answer);
 
 // The same from `file`, or from stdin where it is empty, to stdout. Fails with kUsage when the file
-// cannot be read. Lines that failed are counted on stderr; their errors are results, so the exit
-// code stays kOk.
+// cannot be read to its end. Lines that failed are counted on stderr; their errors are results, so
+// the exit code stays kOk.
 ExitCode AnswerLinesOf(const std::string& file, int concurrency, const AnswerLine& answer);
 
 }  // namespace quire::cli

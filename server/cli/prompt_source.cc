@@ -23,7 +23,11 @@ absl::Status ParseProtobufJson(const std::string& text, google::protobuf::Messag
 absl::Status SetMessages(const std::string& file, GenerateRequest* request) {
   absl::StatusOr<std::string> text = ReadText(file);
   if (!text.ok()) return text.status();
-  Json chat = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  absl::StatusOr<Json> parsed = ParseJson(*text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, " is ", parsed.status().message()));
+  }
+  Json chat = *std::move(parsed);
   if (chat.is_array()) chat = Json{{"messages", std::move(chat)}};
   if (!chat.is_object()) {
     return absl::InvalidArgumentError(

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
@@ -54,6 +55,23 @@ Failure ToFailureWithReason(const absl::Status& status) {
   if (absl::StartsWith(failure.message, prefix)) failure.message.erase(0, prefix.size());
   failure.metadata = MetadataOf(status);
   return failure;
+}
+
+absl::StatusOr<Json> ParseJson(const std::string& text) {
+  constexpr int kMaxDepth = 128;
+  bool too_deep = false;
+  const auto is_shallow = [&too_deep](int depth, Json::parse_event_t event, const Json&) {
+    const bool opens =
+        event == Json::parse_event_t::array_start || event == Json::parse_event_t::object_start;
+    too_deep |= opens && depth >= kMaxDepth;
+    return !too_deep;
+  };
+  Json value = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  if (too_deep) {
+    return absl::InvalidArgumentError(absl::StrCat("JSON nested deeper than ", kMaxDepth));
+  }
+  if (value.is_discarded()) return absl::InvalidArgumentError("not JSON in UTF-8");
+  return value;
 }
 
 std::string OneLine(const Json& value) {

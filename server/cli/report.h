@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,10 @@ Failure ToFailure(const absl::Status& status, absl::string_view reason);
 
 // The same for a status that carries reason and metadata as server/errors.h says.
 Failure ToFailureWithReason(const absl::Status& status);
+
+// Text from a user. At most 128 lists and objects within each other, so that what walks the value
+// may recurse. The message says what the text is instead: "not JSON in UTF-8".
+absl::StatusOr<Json> ParseJson(const std::string& text);
 
 // One line, without an end of line; bytes that are not UTF-8 become U+FFFD.
 std::string OneLine(const Json& value);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -21,6 +22,9 @@
 
 namespace quire::cli {
 namespace {
+
+// The API has milliseconds in 32 bits.
+constexpr int64_t kMaxRequestSeconds = std::numeric_limits<uint32_t>::max() / 1000;
 
 struct Options {
   ServerConfig server;
@@ -134,7 +138,7 @@ std::vector<Flag> ServeFlags(Options* options) {
       SizeFlag("--max-prompt-bytes", "SIZE", "Text of a prompt at most (default: 1MiB)",
                &limits.max_prompt_bytes, 1),
       SizeFlag("--max-request-seconds", "SECONDS", "Time of a request at most (default: 3600)",
-               &limits.max_request_seconds, 1),
+               &limits.max_request_seconds, 1, kMaxRequestSeconds),
       DurationFlag("--slow-reader-timeout", "SECONDS",
                    "A client that reads nothing for this long is given up (default: 30)", 1000,
                    &limits.slow_reader_timeout_ms, 1),

@@ -127,6 +127,42 @@ class Batch(unittest.TestCase):
                 self.assertIn(part, error["message"])
 
 
+    def test_deep_nesting_is_refused_and_the_rest_go_on(self):
+        deep = "[" * 100_000 + "]" * 100_000
+        result = cli.run("generate", "--batch", "--model", cli.TINY, *cli.SMALL_KV, *GREEDY,
+                         stdin=f'{{"prompt_ids": {deep}}}\n'
+                         '{"prompt_ids": [379], "max_tokens": 2}\n')
+        self.assertEqual(result.code, cli.OK)
+        refused, answered = result.json_lines()
+        self.assertIn("nested deeper than 128", refused["error"]["message"])
+        self.assertEqual(answered["choices"][0]["token_ids"], [118, 141])
+
+    def start(self, *args):
+        return subprocess.Popen(
+            [cli.BINARY, "generate", "--batch", "--model", cli.TINY, *cli.SMALL_KV, *GREEDY,
+             "--max-tokens", "2", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def test_an_interrupt_ends_it_while_it_waits_for_a_line(self):
+        with self.start() as process:
+            process.stdin.write(b'{"prompt_ids": [379]}\n')
+            process.stdin.flush()
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(cli.TIMEOUT_S), cli.INTERRUPTED)
+
+    def test_an_interrupt_leaves_lines_unread(self):
+        count = 10_000  # their results do not fit in the pipe
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.write('{"prompt_ids": [379]}\n' * count)
+            file.flush()
+            with self.start("--file", file.name) as process:
+                process.stdout.readline()
+                process.send_signal(signal.SIGINT)
+                out, _ = process.communicate(timeout=cli.TIMEOUT_S)
+        self.assertEqual(process.returncode, cli.INTERRUPTED)
+        self.assertLess(out.count(b"\n"), count - 1)
+
+
 class ExitCodes(unittest.TestCase):
     def expect(self, code, *args, parts=(), stdin=""):
         result = cli.run(*args, stdin=stdin)
@@ -155,6 +191,15 @@ class ExitCodes(unittest.TestCase):
                     parts=["--prompt-ids", "1,a"])
         self.expect(cli.USAGE, "generate", "a", "--file", "b", parts=["--file"])
         self.expect(cli.USAGE, "generate", "--messages", "no/such.json", parts=["no/such.json"])
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write("[" * 100_000 + "]" * 100_000)
+            file.flush()
+            self.expect(cli.USAGE, "generate", "--messages", file.name,
+                        parts=[file.name, "nested deeper than 128"])
+        self.expect(cli.USAGE, "serve", "m", "--max-request-seconds", "4294968",
+                    parts=["--max-request-seconds", '"4294968" is not from 1 to 4294967'])
+        self.expect(cli.MODEL_FILES, "serve", "no/such", "--max-request-seconds", "4294967",
+                    "--listen", "127.0.0.1:0")
         self.expect(cli.USAGE, "generate", "a", "--address", "b:1", "--model", "c",
                     parts=["--address", "--model"])
         self.expect(cli.USAGE, "template", parts=["--model", "--template"])

@@ -181,6 +181,16 @@ class BadFiles(unittest.TestCase):
                 self.assertEqual(result.code, cli.MODEL_FILES, size)
                 self.assertIn("short.gguf", result.err)
 
+    def test_weights_that_link_to_themselves(self):
+        for name in ("model.safetensors", "model.safetensors.index.json"):
+            with tempfile.TemporaryDirectory() as folder:
+                with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+                    json.dump(config(), file)
+                os.symlink(name, os.path.join(folder, name))
+                result = cli.run("inspect", folder)
+                self.assertEqual(result.code, cli.MODEL_FILES, result.err)
+                self.assertIn(name, result.err)
+
     def test_what_is_not_there(self):
         for path in ("no/such/folder", "no/such/model.gguf", "no/config.json"):
             result = cli.run("inspect", path)

@@ -3,6 +3,7 @@
 
 import json
 import os
+import tempfile
 import unittest
 
 import cli
@@ -123,6 +124,34 @@ class BadLines(unittest.TestCase):
             self.assertIn(part, result["error"]["message"])
         self.assertEqual(results[-2]["error"]["reason"], "UNKNOWN_FIELD")
         self.assertIn(f"{len(bad)} of {len(lines)} lines failed", err)
+
+    def test_deep_nesting_is_refused_and_the_rest_go_on(self):
+        good = {"text": "The", "add_special": False}
+        for deep in ("[" * 100_000, '{"text": ' + "[" * 100_000 + "]" * 100_000 + "}"):
+            results, _ = self.results("tokenize", f"{deep}\n{json.dumps(good)}\n")
+            self.assertIn("nested deeper than 128", results[0]["error"]["message"])
+            self.assertEqual(results[1], {"ids": [525]})
+
+    def test_deeply_nested_kwargs_are_refused(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write("{{ messages[0].content }}")
+            file.flush()
+            message = '"messages": [{"role": "user", "content": "Hi"}]'
+            deep = "[" * 100_000 + "]" * 100_000
+            result = cli.run("template", "--template", file.name, stdin=(
+                f'{{{message}, "kwargs": {{"a": {deep}}}}}\n{{{message}}}\n'))
+        self.assertEqual(result.code, cli.OK)
+        refused, answered = result.json_lines()
+        self.assertIn("nested deeper than 128", refused["error"]["message"])
+        self.assertEqual(answered, {"text": "Hi"})
+
+    def test_a_folder_has_no_lines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in ("tokenize", "detokenize"):
+                result = cli.run(command, "--model", self.MODEL, "--file", folder)
+                self.assertEqual(result.code, cli.USAGE)
+                self.assertEqual(result.err,
+                                 f"quire: cannot read {folder} to its end: is it a file?\n")
 
     def test_ids_without_a_token_are_named(self):
         results, _ = self.results(
