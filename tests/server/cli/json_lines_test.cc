@@ -68,6 +68,26 @@ TEST(JsonLines, BlankLinesAreNotLinesAndOthersMustBeJson) {
       << out.str();
 }
 
+// `depth` lists within each other.
+std::string Nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+TEST(ParseJson, RefusesWhatIsNestedTooDeeply) {
+  ASSERT_TRUE(ParseJson(Nested(128)).ok());
+  EXPECT_EQ(OneLine(*ParseJson(Nested(128))), Nested(128));
+  for (const std::string& text :
+       {Nested(129), Nested(1'000'000), std::string(100'000, '['),
+        absl::StrCat("{\"a\":", Nested(128), "}"), absl::StrCat("[", Nested(129), ", 1]")}) {
+    EXPECT_EQ(ParseJson(text).status().message(), "JSON nested deeper than 128");
+  }
+}
+
+TEST(ParseJson, RefusesWhatIsNotJson) {
+  for (const char* text : {"", "{", "[1,]", "\"\xff\"", "1 2"}) {
+    EXPECT_EQ(ParseJson(text).status().message(), "not JSON in UTF-8") << text;
+  }
+  EXPECT_TRUE(ParseJson("null")->is_null());
+}
+
 TEST(FieldReader, ObjectsKeepTheOrderOfTheirKeys) {
   const Json line = Json::parse(R"({"z": {"b": 1, "a": [2]}, "y": null})");
   FieldReader fields(line);
