@@ -1,5 +1,7 @@
 // GenerationService over gRPC's callback API: one reactor per stream. What a stream does is decided
 // in generation.h; here it meets the transport.
+#include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -48,12 +50,12 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   void Cancel() override { context_->TryCancel(); }
 
   // The transport's reactions.
-  void OnWriteDone(bool ok) override { generation_->OnWritten(ok); }
+  void OnWriteDone(bool ok) override { generation_.load()->OnWritten(ok); }
   void OnCancel() override {
-    if (generation_ != nullptr) generation_->OnClientGone();
+    if (Generation* generation = generation_.load()) generation->OnClientGone();
   }
   void OnDone() override {
-    if (generation_ != nullptr) core_.OnClosed(generation_);
+    if (Generation* generation = generation_.load()) core_.OnClosed(generation->shared_from_this());
     delete this;
   }
 
@@ -76,11 +78,11 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     auto generation =
         core_.AddGeneration(*id, std::move(request), *std::move(ticket), deadline, **model, this);
     if (!generation.ok()) return generation.status();
-    generation_ = *generation;
+    generation_.store(generation->get());
     if (is_tokenized) {
-      generation_->Prepare();
+      (*generation)->Prepare();
     } else {
-      core_.RunTextJob([generation = generation_] { generation->Prepare(); });
+      core_.RunTextJob([generation = *std::move(generation)] { generation->Prepare(); });
     }
     return absl::OkStatus();
   }
@@ -99,8 +101,10 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 
   ServerCore& core_;
   CallbackServerContext* const context_;
-  std::shared_ptr<Generation> generation_;  // null: refused before there was one
-  ByteBuffer buffer_;                       // of the write in flight
+  // Null: refused before there was one. The core keeps it until OnClosed. Set by one thread and
+  // read by others, which gRPC alone orders.
+  std::atomic<Generation*> generation_ = nullptr;
+  ByteBuffer buffer_;  // of the write in flight
 };
 
 absl::StatusOr<v1::AbortResponse> Abort(const v1::AbortRequest& request, ServerCore& core) {

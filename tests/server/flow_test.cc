@@ -93,13 +93,13 @@ TEST_F(FlowTest, NoMessageExceedsItsLimit) {
 
 TEST_F(FlowTest, AReaderThatDoesNotReadIsEndedAsSlow) {
   ServerLimits limits;
-  limits.slow_reader_timeout_ms = 300;
+  limits.slow_reader_timeout_ms = 1'000;
   StartHuge(limits);
   TestClient reader(server_->port(), /*small_windows=*/true);
   auto stream = reader.Generate(TextRequest("x"));
   const SequenceId id = engine_->WaitForSubmission().id;
   engine_->Accept(id);
-  engine_->Tokens(id, Letters(2'000'000));
+  engine_->Tokens(id, Letters(400'000));
   EXPECT_EQ(engine_->WaitForEnd(id), EndReason::kSlowConsumer);
   const Answer answer = TestClient::ReadAll(*stream);  // too late, but the status is there
   EXPECT_EQ(answer.status.Summary(), "RESOURCE_EXHAUSTED/SLOW_CONSUMER");
