@@ -217,6 +217,16 @@ class GenerateTest(unittest.TestCase):
                                                 grpc.StatusCode.INTERNAL,
                                                 grpc.StatusCode.FAILED_PRECONDITION], data)
 
+    def test_a_compressed_request_is_refused_before_it_grows(self):
+        # A small cache: the pages of a large one come in the background.
+        with Server(self.model, "--kv-cache-bytes", "8MiB") as server:
+            before = server.peak_memory_bytes()
+            answer = Answer(server.generation.Generate(
+                pb.GenerateRequest(text="x" * (256 << 20)), compression=grpc.Compression.Gzip,
+                timeout=ANSWER_S))
+            self.assertEqual(answer.error.code(), grpc.StatusCode.UNIMPLEMENTED, answer.error)
+            self.assertLess(server.peak_memory_bytes() - before, 64 << 20)
+
     def test_text_for_a_model_without_tokenizer_is_refused(self):
         answer = self.server.ask(pb.GenerateRequest(text="hello"))
         self.assertEqual(answer.error.code(), grpc.StatusCode.FAILED_PRECONDITION,

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import unittest
 
 from quire_server import ANSWER_S, BINARY, GOLDEN, Server, greedy, smollm2, tiny_model
@@ -30,6 +29,12 @@ class StartTest(unittest.TestCase):
         done = quire("serve", tiny_model(), "--listen", "127.0.0.1:0",
                      "--kv-cache-bytes", "900TiB")
         self.assertEqual(done.returncode, 4, done.stderr)
+
+    def test_an_address_without_a_port_is_wrong_usage(self):
+        for listen in ["127.0.0.1", "unix:/tmp/quire.sock"]:
+            done = quire("serve", tiny_model(), "--listen", listen)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("host:port", done.stderr)
 
     def test_a_model_that_is_not_there_is_named(self):
         done = quire("serve", "/nonexistent/model", "--listen", "127.0.0.1:0")
@@ -74,13 +79,11 @@ class EndTest(unittest.TestCase):
             self.assertEqual(server.process.wait(60), 0, server.log())
 
     def test_a_second_sigterm_ends_it_now(self):
-        with Server(tiny_model()) as server:
-            streams = [server.generation.Generate(greedy([5 + i], 500)) for i in range(32)]
-            next(streams[0])
+        with Server(tiny_model(), drain_delay="3600") as server:
             server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.1)
+            server.wait_for_log("draining")
             server.process.send_signal(signal.SIGTERM)
-            server.process.wait(10)
+            self.assertEqual(server.process.wait(60), 130, server.log())
 
 
 class CommandLineTest(unittest.TestCase):

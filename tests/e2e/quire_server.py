@@ -72,11 +72,12 @@ def smollm2():
 class Server:
     """`quire serve` on a free port, ready when the constructor returns; a context manager."""
 
-    def __init__(self, model, *flags):
+    def __init__(self, model, *flags, drain_delay="0"):
         os.makedirs(WORK, exist_ok=True)
         handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
         self.process = subprocess.Popen(
-            [BINARY, "serve", model, "--listen", "127.0.0.1:0", "--drain-delay", "0", *flags],
+            [BINARY, "serve", model, "--listen", "127.0.0.1:0", "--drain-delay", drain_delay,
+             *flags],
             stdin=subprocess.DEVNULL, stdout=handle, stderr=handle)
         os.close(handle)
         try:
@@ -96,6 +97,10 @@ class Server:
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
             return log.read()
 
+    def peak_memory_bytes(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as status:
+            return int(re.search(r"VmHWM:\s*(\d+) kB", status.read()).group(1)) << 10
+
     def _alive(self):
         if self.process.poll() is not None:
             raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log()}")
@@ -109,6 +114,14 @@ class Server:
                 return match.group(0)
             time.sleep(0.02)
         raise AssertionError(f"no address after {START_S} s:\n{self.log()}")
+
+    def wait_for_log(self, words):
+        until = time.monotonic() + START_S
+        while words not in self.log():
+            self._alive()
+            if time.monotonic() > until:
+                raise AssertionError(f"no {words!r} after {START_S} s:\n{self.log()}")
+            time.sleep(0.02)
 
     def _wait_until_serving(self):
         until = time.monotonic() + START_S
