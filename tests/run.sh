@@ -95,10 +95,8 @@ tests release
 if [ "$quick" = no ]; then
   phase "tests: address and undefined-behaviour sanitizers" "4 min"
   sanitized asan "kernels paged_kv scheduler engine server" || failed_steps+=("asan build")
-  # Not server: Debian's gRPC and Abseil are built without it, so that what their threads and locks
-  # order would be reported as races, hundreds in each test.
   phase "tests: thread sanitizer" "4 min"
-  sanitized tsan "kernels paged_kv scheduler engine" || failed_steps+=("tsan build")
+  sanitized tsan "kernels paged_kv scheduler engine server" || failed_steps+=("tsan build")
 fi
 
 phase_report
