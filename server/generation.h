@@ -55,7 +55,7 @@ class GenerationHost {
 // one write in flight, and makes sure of exactly one end, whatever happens in whichever order. It
 // knows no gRPC; it does not tokenise on the threads that call it, but where Prepare and Pump run.
 //
-// Held by the engine (as listener), the host and the transport; what ends last, frees it. The
+// Held by the engine (as listener) and by the host until OnClosed; what ends last, frees it. The
 // transport's end (`writer`) may go away only after OnClosed.
 //
 // Threads: any. Two locks: the engine thread takes only the one of the inbox, for moments; `mu_`
