@@ -45,9 +45,10 @@ absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(const std::string& mo
   }
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat_template =
       ChatTemplate::Compile((*tokenizer)->chat_template(), (*tokenizer)->special_tokens_json());
+  const absl::Status compiled = chat_template.status();
   auto text = std::make_unique<ModelText>(*std::move(tokenizer),
-                                          chat_template.ok() ? *std::move(chat_template) : nullptr);
-  if (!chat_template.ok()) text->chat_template_error_ = chat_template.status();
+                                          compiled.ok() ? *std::move(chat_template) : nullptr);
+  if (!compiled.ok()) text->chat_template_error_ = compiled;
   return text;
 }
 

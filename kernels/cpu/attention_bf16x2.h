@@ -220,6 +220,8 @@ static void FinishRows(const AttentionPartial& state, int num_rows, int head_dim
   }
 }
 
+// One definition for each instruction set: one source of each includes this file.
+// NOLINTNEXTLINE(misc-definitions-in-headers)
 extern const AttentionKernels kAttentionKernels = {ComputeSplit, MergeSplit, FinishRows};
 
 }  // namespace QUIRE_ISA

@@ -173,6 +173,8 @@ void Gemm(const GemmArgs& args, int row_begin, int row_end, int unit_begin, int 
   }
 }
 
+// One definition for each instruction set: one source of each includes this file.
+// NOLINTNEXTLINE(misc-definitions-in-headers)
 extern const GemmKernels kGemmKernels = {Gemm<StoreEpilogue>, Gemm<AddEpilogue>,
                                          Gemm<SiluMulEpilogue>};
 
