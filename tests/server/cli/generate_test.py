@@ -219,8 +219,7 @@ class ExitCodes(unittest.TestCase):
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             self.expect(cli.RESOURCES, "serve", cli.TINY, "--listen", address, parts=[address])
-        self.expect(cli.RESOURCES, "serve", cli.TINY, "--listen", "nonsense",
-                    parts=["nonsense"])
+        self.expect(cli.USAGE, "serve", cli.TINY, "--listen", "nonsense", parts=["nonsense"])
 
     def test_unreachable(self):
         with socket.socket() as unused:
