@@ -62,7 +62,6 @@ MAX_COLUMNS = 100
 # (file, rule) -> why it is right here.
 EXCEPTIONS = {
     ("tests/tidy_test.py", "words"): "names what it forbids",
-    ("tests/kernels/cpu_backend_test.cc", "file_size"): "one fixture, and the tests that share it",
 }
 # Headers that need more than FLAGS to compile alone: (pattern, flags).
 HEADER_FLAGS = [

@@ -10,6 +10,7 @@
 
 #include "engine/model_files.h"
 #include "paged_kv/kv_layout.h"
+#include "tests/testing/event.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/sequence_recorder.h"
 #include "tests/testing/test_files.h"
@@ -63,15 +64,15 @@ class Gate {
  public:
   // For on_step: says that a step is running, then waits until it may go on. Open from then on.
   void Pass() {
-    if (!entered_.HasBeenNotified()) entered_.Notify();
-    open_.WaitForNotification();
+    if (!entered_.HasHappened()) entered_.Notify();
+    open_.Wait();
   }
-  void WaitUntilEntered() { entered_.WaitForNotification(); }
+  void WaitUntilEntered() { entered_.Wait(); }
   void Open() { open_.Notify(); }
 
  private:
-  absl::Notification entered_;
-  absl::Notification open_;
+  Event entered_;
+  Event open_;
 };
 
 // Writes down the order of calls.
@@ -91,13 +92,13 @@ class Diary : public TokenListener {
     done_.Notify();
   }
   std::string Read() {
-    done_.WaitForNotification();
+    done_.Wait();
     return absl::StrJoin(entries_, " ");
   }
 
  private:
   std::vector<std::string> entries_;
-  absl::Notification done_;
+  Event done_;
 };
 
 TEST(EngineLoopTest, AListenerHearsTheLifeOfItsSequenceInOrder) {

@@ -292,51 +292,6 @@ TEST_P(CpuBackendTest, ANotFiniteRowIsReportedForItsSequenceAlone) {
                        absl::MakeConstSpan(expected).subspan(40 * spec.shape.vocab_size)));
 }
 
-// The residual is fine, the head is not: only who asks for logits is hit.
-TEST_P(CpuBackendTest, LogitsThatAreNotFiniteAreReportedForTheirSequence) {
-  ModelShape shape = OddSpec(/*biases=*/false).shape;
-  std::vector<float> embedding(int64_t{shape.vocab_size} * shape.hidden_size, 0.5f);
-  std::vector<float> head = embedding;
-  head[3 * shape.hidden_size] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> norm(shape.hidden_size, 1.0f);
-  const auto view = [&](const std::vector<float>& data, int64_t rows) {
-    return WeightView{reinterpret_cast<const std::byte*>(data.data()), DType::kF32, rows,
-                      shape.hidden_size};
-  };
-  CpuBackend backend({GetParam(), ""}, 2);
-  const MatrixId embedding_id = *backend.PackMatrix({{.view = view(embedding, shape.vocab_size)}});
-  const MatrixId head_id = *backend.PackMatrix({{.view = view(head, shape.vocab_size)}});
-  const VectorId norm_id = *backend.PackVector({{.view = view(norm, 1)}});
-  ASSERT_TRUE(backend.Reserve(shape, {16, 2, 16, kMaxModelLen}).ok());
-  KvSpec kv;
-  kv.block_size = kBlockSize;
-  kv.num_blocks = 2;
-  kv.groups = {{shape.num_layers, 0}};
-  kv.group_of_layer.assign(shape.num_layers, 0);
-  for (int i = 0; i < shape.num_layers; ++i) kv.index_in_group.push_back(i);
-  kv.block_bytes = int64_t{shape.num_layers} * 2 * shape.num_kv_heads * kBlockSize *
-                   PaddedHeadDim(shape.head_dim) * 2;
-  ASSERT_TRUE(backend.AllocateKv(kv).ok());
-  const std::vector<int32_t> token_ids = {1, 2, 3}, positions = {0, 1, 0}, slots = {-1, -1, -1};
-  const std::vector<int32_t> starts = {0, 2, 3}, tables = {0, 1}, logit_rows = {2};
-  HostStep step;
-  step.shape = {3, 2, 1, 0};
-  step.token_ids = token_ids;
-  step.positions = positions;
-  step.slots = slots;
-  step.query_starts = starts;
-  step.block_tables = tables;
-  step.max_blocks = 1;
-  step.logit_rows = logit_rows;
-  const StepTicket ticket = backend.Launch(step, [&](const StepShape&) {
-    backend.Embed(embedding_id);
-    backend.LogitsOfRows(norm_id, head_id);
-  });
-  const StepResult result = backend.Collect(ticket).value();
-  EXPECT_EQ(result.seq_finite[0], 1);
-  EXPECT_EQ(result.seq_finite[1], 0);
-}
-
 TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
   const ScalarDecoder::Spec spec = OddSpec(/*biases=*/false);
   const ScalarDecoder decoder(spec);

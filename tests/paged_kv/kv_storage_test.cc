@@ -2,9 +2,9 @@
 
 #include <atomic>
 
-#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 
+#include "tests/testing/event.h"
 #include "tests/testing/fake_backend.h"
 
 namespace quire {
@@ -53,11 +53,11 @@ TEST(KvStorageTest, BackgroundTouchesTheRestAndTellsOfEachSlice) {
   EXPECT_EQ((*storage)->touched_blocks(), 0);
   (*storage)->TouchNow(3);
   EXPECT_EQ((*storage)->touched_blocks(), 3);
-  absl::Notification done;
+  Event done;
   (*storage)->StartTouching([&] {
     if (backend.touched == 1000) done.Notify();
   });
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  ASSERT_TRUE(done.Wait());
   EXPECT_EQ((*storage)->touched_blocks(), 1000);
 }
 
@@ -65,11 +65,11 @@ TEST(KvStorageTest, ClosingEndsTheTouching) {
   TouchedBackend backend;
   auto storage = KvStorage::Open(Layout(), 1'000'000, &backend);
   ASSERT_TRUE(storage.ok());
-  absl::Notification begun;
+  Event begun;
   (*storage)->StartTouching([&] {
-    if (!begun.HasBeenNotified()) begun.Notify();
+    if (!begun.HasHappened()) begun.Notify();
   });
-  begun.WaitForNotification();
+  ASSERT_TRUE(begun.Wait());
   storage->reset();
   EXPECT_GT(backend.touched, 0);
 }

@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
 
 #include "engine/token_listener.h"
+#include "tests/testing/event.h"
 
 namespace quire {
 
@@ -37,7 +36,7 @@ class SequenceRecorder : public TokenListener {
   }
 
   // False: the sequence did not end within a minute.
-  [[nodiscard]] bool Wait() { return done_.WaitForNotificationWithTimeout(absl::Minutes(1)); }
+  [[nodiscard]] bool Wait() { return done_.Wait(); }
 
   int accepted_cached_tokens = -1;
   absl::Status refused;
@@ -47,7 +46,7 @@ class SequenceRecorder : public TokenListener {
   std::optional<EndedSequence> end;
 
  private:
-  absl::Notification done_;
+  Event done_;
 };
 
 }  // namespace quire
