@@ -39,6 +39,7 @@ struct ModelInfo {
   float default_temperature = 0;
   float default_top_p = 0;
   float default_min_p = 0;
+  float default_repetition_penalty = 0;
   int32_t default_top_k = -1;
 };
 

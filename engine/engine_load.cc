@@ -95,6 +95,8 @@ ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const K
   info.default_temperature = static_cast<float>(defaults.temperature.value_or(std::nan("")));
   info.default_top_p = static_cast<float>(defaults.top_p.value_or(std::nan("")));
   info.default_min_p = static_cast<float>(defaults.min_p.value_or(std::nan("")));
+  info.default_repetition_penalty =
+      static_cast<float>(defaults.repetition_penalty.value_or(std::nan("")));
   info.default_top_k = defaults.top_k.value_or(-1);
   return info;
 }

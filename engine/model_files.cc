@@ -176,6 +176,7 @@ absl::Status ModelFiles::ReadGenerationConfig() {
   defaults.top_k = fields.Int("top_k");
   defaults.top_p = fields.Number("top_p");
   defaults.min_p = fields.Number("min_p");
+  defaults.repetition_penalty = fields.Number("repetition_penalty");
   for (const int32_t id : fields.TokenIds("eos_token_id")) {
     if (id < 0 || id >= config_.vocab_size) {
       fields.Fail(absl::StrCat("eos_token_id ", id,
@@ -198,6 +199,8 @@ absl::Status ModelFiles::ReadGenerationConfig() {
   check("top_p", top_p, top_p > 0 && top_p <= 1, "above 0, at most 1");
   const double min_p = defaults.min_p.value_or(0);
   check("min_p", min_p, min_p >= 0 && min_p <= 1, "0 to 1");
+  const double penalty = defaults.repetition_penalty.value_or(1);
+  check("repetition_penalty", penalty, penalty > 0 && penalty <= 1e6, "above 0, at most 1e6");
   return fields.status();
 }
 

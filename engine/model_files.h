@@ -25,6 +25,7 @@ struct GenerationDefaults {
   std::optional<int> top_k;  // 0: off
   std::optional<double> top_p;
   std::optional<double> min_p;
+  std::optional<double> repetition_penalty;  // above 0
 };
 
 // What is in the place that --model names: a Hugging Face directory (config.json, safetensors in

@@ -173,10 +173,13 @@ TEST(ModelFilesTest, GenerationDefaultsAreOptionalAndChecked) {
   EXPECT_EQ(defaults.top_k, 20);
   EXPECT_EQ(defaults.top_p, 0.95);
   EXPECT_EQ(defaults.min_p, std::nullopt);
+  EXPECT_EQ(defaults.repetition_penalty, 1.1);
   EXPECT_THAT((*files)->eos_token_ids(), testing::IsSupersetOf({3, 30}));
   const std::string path = model.files().Path("generation_config.json");
   EXPECT_EQ(with(R"({"top_p": 0})").status().message(),
             path + ": 'top_p' is 0; expected above 0, at most 1");
+  EXPECT_EQ(with(R"({"repetition_penalty": 0})").status().message(),
+            path + ": 'repetition_penalty' is 0; expected above 0, at most 1e6");
   EXPECT_EQ(with(R"({"temperature": "hot"})").status().message(),
             path + ": 'temperature' is \"hot\"; expected a number");
   EXPECT_EQ(with(R"({"eos_token_id": 32})").status().message(),
