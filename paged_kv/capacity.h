@@ -43,7 +43,7 @@ struct KvCapacity {
 KvCapacity PlanKvCapacity(const KvLayout& layout, int64_t bytes, int64_t num_tokens,
                           int64_t num_seqs, int64_t max_chunk);
 
-// "4.0 GiB"; exact where it is a whole number of the unit, else one decimal.
+// "4 GiB", "93.8 MiB": exact where it is a whole number of the unit, else one decimal.
 std::string BytesText(int64_t bytes);
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 
 #include "engine/gguf.h"
+#include "paged_kv/capacity.h"
 #include "server/cli/command.h"
 #include "server/cli/read_text.h"
 #include "server/cli/report.h"

@@ -4,7 +4,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
 #include "server/errors.h"
@@ -76,16 +75,6 @@ absl::StatusOr<Json> ParseJson(const std::string& text) {
 
 std::string OneLine(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string BytesText(int64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  const char* const* unit = kUnits;
-  double value = static_cast<double>(bytes);
-  for (; value >= 1024; ++unit) value /= 1024;
-  const bool is_whole = value == static_cast<double>(static_cast<int64_t>(value));
-  return is_whole ? absl::StrFormat("%.0f %s", value, *unit)
-                  : absl::StrFormat("%.1f %s", value, *unit);
 }
 
 }  // namespace quire::cli

@@ -51,9 +51,6 @@ absl::StatusOr<Json> ParseJson(const std::string& text);
 // One line, without an end of line; bytes that are not UTF-8 become U+FFFD.
 std::string OneLine(const Json& value);
 
-// "4 GiB", "93.8 MiB".
-std::string BytesText(int64_t bytes);
-
 }  // namespace quire::cli
 
 #endif  // QUIRE_SERVER_CLI_REPORT_H_

@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include <spdlog/spdlog.h>
 
+#include "paged_kv/capacity.h"
 #include "server/cli/client.h"
 #include "server/cli/command.h"
 #include "server/cli/engine_flags.h"
