@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(const std::string& mo
     return std::make_unique<ModelText>(*std::move(tokenizer), nullptr);
   }
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat_template =
-      ChatTemplate::Compile((*tokenizer)->chat_template(), (*tokenizer)->special_tokens_json());
+      ChatTemplate::Compile((*tokenizer)->chat_template(), (*tokenizer)->special_tokens_json(),
+                            (*tokenizer)->tool_template());
   const absl::Status compiled = chat_template.status();
   auto text = std::make_unique<ModelText>(*std::move(tokenizer),
                                           compiled.ok() ? *std::move(chat_template) : nullptr);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,20 @@ class VocabReader {
     for (int64_t value : wide) field.push_back(Narrow(key, value));
   }
 
+  // Bytes, which a file stores as an array of signed or unsigned numbers.
+  void ReadBytes(absl::string_view key, std::string& field) {
+    std::vector<int64_t> wide;
+    Read(key, &GgufFile::GetInts, wide);
+    field.reserve(wide.size());
+    for (int64_t value : wide) field.push_back(static_cast<char>(value));
+  }
+
+  void ReadFlag(absl::string_view key, std::optional<bool>& field) {
+    bool flag = false;
+    Read(key, &GgufFile::GetBool, flag);
+    if (status_.ok() && file_.Has(key)) field = flag;
+  }
+
   void ReadInt32(absl::string_view key, int32_t& field) {
     int64_t wide = field;
     Read(key, &GgufFile::GetInt, wide);
@@ -58,6 +73,22 @@ class VocabReader {
   absl::Status status_;
 };
 
+// The ids that the first SentencePiece models had, for files that do not name theirs.
+void SetHabitualIds(TextVocab& vocab) {
+  const auto known = [&vocab](int32_t id) {
+    return id < static_cast<int32_t>(vocab.tokens.size()) ? id : -1;
+  };
+  if (vocab.model == "llama") {
+    vocab.unk_id = known(0);
+    vocab.bos_id = known(1);
+    vocab.eos_id = known(2);
+  } else if (vocab.model == "t5") {
+    vocab.pad_id = known(0);
+    vocab.eos_id = known(1);
+    vocab.unk_id = known(2);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<TextVocab> ReadGgufVocab(const GgufFile& file) {
@@ -70,21 +101,29 @@ absl::StatusOr<TextVocab> ReadGgufVocab(const GgufFile& file) {
   TextVocab vocab;
   VocabReader reader(file);
   reader.Read("tokenizer.ggml.model", &GgufFile::GetString, vocab.model);
+  if (vocab.model == "gpt2" && !file.Has("tokenizer.ggml.merges")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": no tokenizer.ggml.merges, which a tokenizer of model \"gpt2\" needs"));
+  }
   reader.Read("tokenizer.ggml.pre", &GgufFile::GetString, vocab.pre);
   reader.Read("tokenizer.ggml.tokens", &GgufFile::GetStrings, vocab.tokens);
   reader.ReadInt32s("tokenizer.ggml.token_type", vocab.token_types);
   reader.Read("tokenizer.ggml.merges", &GgufFile::GetStrings, vocab.merges);
   reader.Read("tokenizer.ggml.scores", &GgufFile::GetFloats, vocab.scores);
+  SetHabitualIds(vocab);
   reader.ReadInt32("tokenizer.ggml.bos_token_id", vocab.bos_id);
   reader.ReadInt32("tokenizer.ggml.eos_token_id", vocab.eos_id);
   reader.ReadInt32("tokenizer.ggml.unknown_token_id", vocab.unk_id);
   reader.ReadInt32("tokenizer.ggml.padding_token_id", vocab.pad_id);
-  // SentencePiece models begin with BOS where the file does not say otherwise.
-  vocab.add_bos = vocab.model == "llama";
-  reader.Read("tokenizer.ggml.add_bos_token", &GgufFile::GetBool, vocab.add_bos);
-  reader.Read("tokenizer.ggml.add_eos_token", &GgufFile::GetBool, vocab.add_eos);
-  reader.Read("tokenizer.ggml.add_space_prefix", &GgufFile::GetBool, vocab.add_space_prefix);
+  // add_sep_token is not read: it is about pairs of texts, which a generating model never gets.
+  reader.ReadFlag("tokenizer.ggml.add_bos_token", vocab.add_bos);
+  reader.ReadFlag("tokenizer.ggml.add_eos_token", vocab.add_eos);
+  reader.ReadFlag("tokenizer.ggml.add_space_prefix", vocab.add_space_prefix);
+  reader.Read("tokenizer.ggml.remove_extra_whitespaces", &GgufFile::GetBool,
+              vocab.remove_extra_whitespaces);
+  reader.ReadBytes("tokenizer.ggml.precompiled_charsmap", vocab.precompiled_charsmap);
   reader.Read("tokenizer.chat_template", &GgufFile::GetString, vocab.chat_template);
+  reader.Read("tokenizer.chat_template.tool_use", &GgufFile::GetString, vocab.tool_template);
   if (!reader.status().ok()) return reader.status();
   return vocab;
 }

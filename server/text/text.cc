@@ -29,6 +29,8 @@ std::vector<QuireTextBytes> LendAll(const std::vector<absl::string_view>& texts)
   return lent;
 }
 
+int8_t Flag(const std::optional<bool>& flag) { return flag.has_value() ? int8_t{*flag} : -1; }
+
 std::string TakeText(QuireTextBuffer buffer) {
   std::string text(static_cast<const char*>(buffer.data), buffer.size);
   quire_text_buffer_free(buffer);
@@ -85,13 +87,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromVocab(const TextVocab&
   lent.scores = vocab.scores.data();
   lent.num_scores = vocab.scores.size();
   lent.chat_template = Lend(vocab.chat_template);
+  lent.tool_template = Lend(vocab.tool_template);
+  lent.charsmap = Lend(vocab.precompiled_charsmap);
   lent.bos_id = vocab.bos_id;
   lent.eos_id = vocab.eos_id;
   lent.unk_id = vocab.unk_id;
   lent.pad_id = vocab.pad_id;
-  lent.add_bos = vocab.add_bos;
-  lent.add_eos = vocab.add_eos;
-  lent.add_space_prefix = vocab.add_space_prefix;
+  lent.add_bos = Flag(vocab.add_bos);
+  lent.add_eos = Flag(vocab.add_eos);
+  lent.add_space_prefix = Flag(vocab.add_space_prefix);
+  lent.remove_extra_whitespaces = vocab.remove_extra_whitespaces;
   QuireTextTokenizer* handle = nullptr;
   QuireTextBuffer message = {};
   const QuireTextCode code = quire_text_tokenizer_open({nullptr, 0}, &lent, &handle, &message);
@@ -143,23 +148,39 @@ absl::string_view Tokenizer::chat_template() const {
   return {view_.chat_template.data, view_.chat_template.size};
 }
 
+absl::string_view Tokenizer::tool_template() const {
+  return {view_.tool_template.data, view_.tool_template.size};
+}
+
 absl::string_view Tokenizer::special_tokens_json() const {
   return {view_.special_tokens_json.data, view_.special_tokens_json.size};
 }
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Compile(
-    absl::string_view source, absl::string_view special_tokens_json) {
+    absl::string_view source, absl::string_view special_tokens_json,
+    absl::string_view tool_source) {
   QuireTextTemplate* handle = nullptr;
   QuireTextBuffer message = {};
   const QuireTextCode code =
       quire_text_template_compile(Lend(source), Lend(special_tokens_json), &handle, &message);
   if (code != QUIRE_TEXT_OK) return TakeError(code, message);
-  return std::unique_ptr<ChatTemplate>(new ChatTemplate(handle));
+  auto chat_template = std::unique_ptr<ChatTemplate>(new ChatTemplate(handle));
+  if (tool_source.data() != nullptr) {
+    absl::StatusOr<std::unique_ptr<ChatTemplate>> with_tools =
+        Compile(tool_source, special_tokens_json);
+    if (!with_tools.ok()) {
+      return absl::Status(with_tools.status().code(),
+                          absl::StrCat("for tools: ", with_tools.status().message()));
+    }
+    chat_template->with_tools_ = *std::move(with_tools);
+  }
+  return chat_template;
 }
 
 ChatTemplate::~ChatTemplate() { quire_text_template_free(handle_); }
 
 absl::StatusOr<std::string> ChatTemplate::Render(const ChatRequest& request) const {
+  if (with_tools_ != nullptr && !request.tools_json.empty()) return with_tools_->Render(request);
   std::string local_time;
   if (request.now.empty()) {
     local_time = absl::FormatTime("%Y-%m-%dT%H:%M:%S", absl::Now(), absl::LocalTimeZone());

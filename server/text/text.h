@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace quire {
 // A vocabulary as a GGUF file carries it (gguf_vocab.h fills one). Texts are borrowed; they are
 // read while a Tokenizer is made of them and not afterwards. Ids are -1 where there is none.
 struct TextVocab {
-  absl::string_view model;  // "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
+  absl::string_view model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
   absl::string_view pre;    // how "gpt2" splits text into words: "smollm", "qwen2", ...
   std::vector<absl::string_view> tokens;
   std::vector<int32_t> token_types;  // GGUF's numbers; as many as tokens, or none
@@ -28,10 +29,15 @@ struct TextVocab {
   int32_t eos_id = -1;
   int32_t unk_id = -1;
   int32_t pad_id = -1;
-  bool add_bos = false;
-  bool add_eos = false;
-  bool add_space_prefix = true;
-  absl::string_view chat_template;  // null data: there is none
+  // Not set: as the model, or the pre-tokenizer's model, does where a file does not say.
+  std::optional<bool> add_bos;
+  std::optional<bool> add_eos;
+  std::optional<bool> add_space_prefix;
+  // Of "t5" only.
+  bool remove_extra_whitespaces = false;
+  std::string precompiled_charsmap;  // bytes; empty: text is not normalised
+  absl::string_view chat_template;   // null data: there is none
+  absl::string_view tool_template;   // for conversations with tools; null data: the same
 };
 
 struct EncodeOptions {
@@ -87,6 +93,8 @@ class Tokenizer {
   // For ChatTemplate::Compile. They live as long as the Tokenizer.
   bool has_chat_template() const { return view_.chat_template.data != nullptr; }
   absl::string_view chat_template() const;
+  // The one for conversations with tools, where there is another; else its data is null.
+  absl::string_view tool_template() const;
   absl::string_view special_tokens_json() const;
 
  private:
@@ -155,9 +163,11 @@ struct ChatRequest {
 class ChatTemplate {
  public:
   // `special_tokens_json`: variables such as bos_token (Tokenizer::special_tokens_json), or empty.
-  // InvalidArgument with the line where `source` is not a template.
+  // `tool_source`: what conversations with tools are rendered by (Tokenizer::tool_template); with
+  // null data it is `source`. InvalidArgument with the line where a source is not a template.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Compile(
-      absl::string_view source, absl::string_view special_tokens_json);
+      absl::string_view source, absl::string_view special_tokens_json,
+      absl::string_view tool_source = {});
 
   ~ChatTemplate();
   ChatTemplate(const ChatTemplate&) = delete;
@@ -171,7 +181,8 @@ class ChatTemplate {
  private:
   explicit ChatTemplate(QuireTextTemplate* handle) : handle_(handle) {}
 
-  QuireTextTemplate* const handle_;  // owned
+  QuireTextTemplate* const handle_;           // owned
+  std::unique_ptr<ChatTemplate> with_tools_;  // null: this one
 };
 
 }  // namespace quire

@@ -59,7 +59,7 @@ typedef struct QuireTextBuffer {
 
 // A vocabulary as GGUF files carry it. Ids are -1 where the file has none.
 typedef struct QuireTextVocab {
-  QuireTextBytes model;  // "gpt2" or "llama"
+  QuireTextBytes model;  // "gpt2", "llama" or "t5"
   QuireTextBytes pre;    // the split into words; read for "gpt2" only
   const QuireTextBytes* tokens;
   size_t num_tokens;
@@ -70,13 +70,16 @@ typedef struct QuireTextVocab {
   const float* scores;  // [num_scores], num_tokens or none
   size_t num_scores;
   QuireTextBytes chat_template;
+  QuireTextBytes tool_template;  // for conversations with tools
+  QuireTextBytes charsmap;       // SentencePiece's normalisation, bytes; read for "t5" only
   int64_t bos_id;
   int64_t eos_id;
   int64_t unk_id;
   int64_t pad_id;
-  uint8_t add_bos;
-  uint8_t add_eos;
-  uint8_t add_space_prefix;
+  int8_t add_bos;  // 0, 1, or -1: as the model does where a file does not say; so the next two
+  int8_t add_eos;
+  int8_t add_space_prefix;
+  uint8_t remove_extra_whitespaces;
 } QuireTextVocab;
 
 // What decoding needs, and what the files say. Token i adds bytes [starts[i], starts[i + 1]).
@@ -86,6 +89,7 @@ typedef struct QuireTextTokenizerView {
   const uint8_t* flags;    // [vocab_size] QuireTextTokenFlags
   QuireTextBytes special_tokens_json;
   QuireTextBytes chat_template;
+  QuireTextBytes tool_template;
   uint32_t vocab_size;  // the largest id + 1
   int32_t bos_id;       // -1 where there is none; so the next three
   int32_t eos_id;
@@ -138,11 +142,11 @@ void quire_text_buffer_free(QuireTextBuffer buffer);
 }  // extern "C"
 
 // src/ffi.rs asserts the same numbers.
-static_assert(sizeof(QuireTextBuffer) == 24 && sizeof(QuireTextVocab) == 152);
-static_assert(sizeof(QuireTextTokenizerView) == 88 && sizeof(QuireTextChat) == 72);
-static_assert(offsetof(QuireTextVocab, bos_id) == 112 && offsetof(QuireTextVocab, add_bos) == 144);
-static_assert(offsetof(QuireTextTokenizerView, vocab_size) == 56);
-static_assert(offsetof(QuireTextTokenizerView, byte_level) == 84);
+static_assert(sizeof(QuireTextBuffer) == 24 && sizeof(QuireTextVocab) == 184);
+static_assert(sizeof(QuireTextTokenizerView) == 104 && sizeof(QuireTextChat) == 72);
+static_assert(offsetof(QuireTextVocab, bos_id) == 144 && offsetof(QuireTextVocab, add_bos) == 176);
+static_assert(offsetof(QuireTextTokenizerView, vocab_size) == 72);
+static_assert(offsetof(QuireTextTokenizerView, byte_level) == 100);
 #endif
 
 #endif  // QUIRE_SERVER_TEXT_TEXT_FFI_H_

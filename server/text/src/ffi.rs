@@ -41,13 +41,16 @@ pub struct Vocab {
     scores: *const f32,
     num_scores: usize,
     chat_template: Bytes,
+    tool_template: Bytes,
+    charsmap: Bytes,
     bos_id: i64,
     eos_id: i64,
     unk_id: i64,
     pad_id: i64,
-    add_bos: u8,
-    add_eos: u8,
-    add_space_prefix: u8,
+    add_bos: i8,
+    add_eos: i8,
+    add_space_prefix: i8,
+    remove_extra_whitespaces: u8,
 }
 
 #[repr(C)]
@@ -57,6 +60,7 @@ pub struct TokenizerView {
     flags: *const u8,
     special_tokens_json: Bytes,
     chat_template: Bytes,
+    tool_template: Bytes,
     vocab_size: u32,
     bos_id: i32,
     eos_id: i32,
@@ -163,6 +167,11 @@ fn id_or_none(what: &str, id: i64) -> Result<Option<u32>> {
     }
 }
 
+/// A yes, a no, or -1: the file does not say.
+fn flag(value: i8) -> Option<bool> {
+    (value >= 0).then_some(value != 0)
+}
+
 unsafe fn texts<'a>(list: &[Bytes], what: &str) -> Result<Vec<&'a str>> {
     let one = |(i, bytes): (usize, &Bytes)| unsafe {
         bytes
@@ -185,10 +194,13 @@ unsafe fn open_vocab(vocab: &Vocab) -> Result<Tokenizer> {
             eos: id_or_none("eos", vocab.eos_id)?,
             unk: id_or_none("unknown", vocab.unk_id)?,
             pad: id_or_none("padding", vocab.pad_id)?,
-            add_bos: vocab.add_bos != 0,
-            add_eos: vocab.add_eos != 0,
-            add_space_prefix: vocab.add_space_prefix != 0,
+            add_bos: flag(vocab.add_bos),
+            add_eos: flag(vocab.add_eos),
+            add_space_prefix: flag(vocab.add_space_prefix),
+            remove_extra_whitespaces: vocab.remove_extra_whitespaces != 0,
+            charsmap: slice(vocab.charsmap.data, vocab.charsmap.size),
             chat_template: vocab.chat_template.get("chat template")?,
+            tool_template: vocab.tool_template.get("chat template for tools")?,
         }
     };
     vocab::open(&arrays)
@@ -231,12 +243,14 @@ pub unsafe extern "C" fn quire_text_tokenizer_view(
     let tokenizer = unsafe { &*tokenizer };
     let pieces = &tokenizer.pieces;
     let id = |id: Option<u32>| id.map_or(-1, |id| id as i32);
+    let lend = |text: &Option<String>| text.as_deref().map_or(Bytes::NONE, Bytes::lend);
     let filled = TokenizerView {
         bytes: pieces.bytes.as_ptr(),
         starts: pieces.starts.as_ptr(),
         flags: pieces.flags.as_ptr(),
         special_tokens_json: Bytes::lend(&tokenizer.special_tokens_json),
-        chat_template: tokenizer.chat_template.as_deref().map_or(Bytes::NONE, Bytes::lend),
+        chat_template: lend(&tokenizer.templates.default),
+        tool_template: lend(&tokenizer.templates.tool_use),
         vocab_size: pieces.vocab_size(),
         bos_id: id(tokenizer.named.bos),
         eos_id: id(tokenizer.named.eos),
@@ -340,11 +354,11 @@ pub unsafe extern "C" fn quire_text_buffer_free(buffer: Buffer) {
 
 // text_ffi.h asserts the same numbers.
 const _: () = {
-    assert!(size_of::<Buffer>() == 24 && size_of::<Vocab>() == 152);
-    assert!(size_of::<TokenizerView>() == 88 && size_of::<ChatBytes>() == 72);
-    assert!(offset_of!(Vocab, bos_id) == 112 && offset_of!(Vocab, add_bos) == 144);
-    assert!(offset_of!(TokenizerView, vocab_size) == 56);
-    assert!(offset_of!(TokenizerView, byte_level) == 84);
+    assert!(size_of::<Buffer>() == 24 && size_of::<Vocab>() == 184);
+    assert!(size_of::<TokenizerView>() == 104 && size_of::<ChatBytes>() == 72);
+    assert!(offset_of!(Vocab, bos_id) == 144 && offset_of!(Vocab, add_bos) == 176);
+    assert!(offset_of!(TokenizerView, vocab_size) == 72);
+    assert!(offset_of!(TokenizerView, byte_level) == 100);
 };
 
 #[cfg(test)]

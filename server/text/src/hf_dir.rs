@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{Code, Error, Result};
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Templates, Tokenizer};
 
 /// The largest files that exist are below 40 MB; a cap, so that a wrong path does not fill memory.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -36,8 +36,8 @@ pub fn open(directory: &Path) -> Result<Tokenizer> {
             special.insert(name.to_string(), Value::String(token.to_string()));
         }
     }
-    let template = chat_template(directory, &config)?;
-    Tokenizer::new(inner, special, template).map_err(|e| {
+    let templates = chat_templates(directory, &config)?;
+    Tokenizer::new(inner, None, special, templates).map_err(|e| {
         Error::new(e.code, format!("{}: {}", directory.join("tokenizer.json").display(), e.message))
     })
 }
@@ -51,32 +51,39 @@ fn token_text(value: Option<&Value>) -> Option<&str> {
     }
 }
 
-/// chat_template.jinja, else `chat_template` in tokenizer_config.json: a text, or a list of named
-/// ones of which "default" is taken.
-fn chat_template(directory: &Path, config: &Map<String, Value>) -> Result<Option<String>> {
-    let path = directory.join("chat_template.jinja");
-    if let Some(bytes) = read(&path)? {
-        return String::from_utf8(bytes)
-            .map(Some)
-            .map_err(|e| Error::invalid(format!("{}: {e}", path.display())));
+/// From chat_template.jinja and additional_chat_templates/, where there is one; else from
+/// `chat_template` in tokenizer_config.json, which is a text, or a list of named ones.
+fn chat_templates(directory: &Path, config: &Map<String, Value>) -> Result<Templates> {
+    let in_file = |name: &str| -> Result<Option<String>> {
+        let path = directory.join(name);
+        let text = read(&path)?.map(String::from_utf8).transpose();
+        text.map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
+    };
+    if let Some(default) = in_file("chat_template.jinja")? {
+        let tool_use = in_file("additional_chat_templates/tool_use.jinja")?;
+        return Ok(Templates { default: Some(default), tool_use });
     }
+    let broken = |why: String| {
+        let path = directory.join("tokenizer_config.json");
+        Error::invalid(format!("{}: chat_template {why}", path.display()))
+    };
     match config.get("chat_template") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(Value::Array(list)) => {
-            let default = list.iter().find(|entry| entry["name"] == "default");
-            let text = default.and_then(|entry| entry["template"].as_str());
-            text.map(|t| Some(t.to_string())).ok_or_else(|| {
-                Error::invalid(format!(
-                    "{}: chat_template is a list without an entry named \"default\"",
-                    directory.join("tokenizer_config.json").display()
-                ))
-            })
+        None | Some(Value::Null) => Ok(Templates::default()),
+        Some(Value::String(text)) => {
+            Ok(Templates { default: Some(text.clone()), ..Templates::default() })
         }
-        Some(other) => Err(Error::invalid(format!(
-            "{}: chat_template must be a text or a list, not {other}",
-            directory.join("tokenizer_config.json").display()
-        ))),
+        Some(Value::Array(list)) => {
+            let named = |name: &str| {
+                let entry = list.iter().find(|entry| entry["name"] == name);
+                entry.and_then(|entry| entry["template"].as_str()).map(str::to_string)
+            };
+            let default = named("default");
+            if default.is_none() {
+                return Err(broken("is a list without an entry named \"default\"".to_string()));
+            }
+            Ok(Templates { default, tool_use: named("tool_use") })
+        }
+        Some(other) => Err(broken(format!("must be a text or a list, not {other}"))),
     }
 }
 

@@ -1,10 +1,11 @@
 //! The tokenizer behind the ABI's handle: encoding, and what both sources have in common.
 
 use serde_json::{Map, Value};
-use tokenizers::{AddedVocabulary, Model, OffsetType, PreTokenizer};
+use tokenizers::{AddedVocabulary, Model, OffsetType, PreTokenizer, Token};
 
 use crate::error::{Code, Error, Result};
 use crate::pieces::Pieces;
+use crate::unigram::Unigram;
 
 /// The ids that a model's files name, where they do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,24 +16,35 @@ pub struct NamedIds {
     pub pad: Option<u32>,
 }
 
+/// A model's chat templates.
+#[derive(Default)]
+pub struct Templates {
+    pub default: Option<String>,
+    /// For conversations with tools, where the model has another one for them.
+    pub tool_use: Option<String>,
+}
+
 /// Immutable after construction; safe to share between threads.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    /// Where it is there it does the work of `inner`'s normalizer and model.
+    unigram: Option<Unigram>,
     /// The added vocabulary with special tokens switched off: for text in which they are ordinary.
     literal: AddedVocabulary,
     pub pieces: Pieces,
     pub named: NamedIds,
     /// `{"bos_token": "<s>", ...}`: what templates get as variables.
     pub special_tokens_json: String,
-    pub chat_template: Option<String>,
+    pub templates: Templates,
 }
 
 impl Tokenizer {
     /// `special_tokens` maps `bos_token` and the like to the tokens' text.
     pub fn new(
         mut inner: tokenizers::Tokenizer,
+        unigram: Option<Unigram>,
         special_tokens: Map<String, Value>,
-        chat_template: Option<String>,
+        templates: Templates,
     ) -> Result<Tokenizer> {
         // A server's prompts are never cut or filled up by the tokenizer's own settings.
         inner.with_truncation(None).map_err(|e| Error::invalid(e.to_string()))?;
@@ -50,7 +62,7 @@ impl Tokenizer {
             pad: id_of("pad_token"),
         };
         let special_tokens_json = Value::Object(special_tokens).to_string();
-        Ok(Tokenizer { inner, literal, pieces, named, special_tokens_json, chat_template })
+        Ok(Tokenizer { inner, unigram, literal, pieces, named, special_tokens_json, templates })
     }
 
     pub fn find(&self, token: &str) -> Option<u32> {
@@ -74,10 +86,18 @@ impl Tokenizer {
     ) -> tokenizers::Result<Vec<u32>> {
         let added = if parse_special { self.inner.get_added_vocabulary() } else { &self.literal };
         let mut pieces = added.extract_and_normalize(self.inner.get_normalizer(), text);
-        if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
-            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        if let Some(unigram) = &self.unigram {
+            pieces.tokenize(|piece| {
+                let mut ids = Vec::new();
+                unigram.encode(piece.get(), &mut ids);
+                Ok(ids.into_iter().map(|id| Token::new(id, String::new(), (0, 0))).collect())
+            })?;
+        } else {
+            if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut pieces)?;
+            }
+            self.inner.get_model().tokenize_in_pretokenized(&mut pieces, None)?;
         }
-        self.inner.get_model().tokenize_in_pretokenized(&mut pieces, None)?;
         let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;
         Ok(self.inner.post_process(encoding, None, add_special)?.get_ids().to_vec())
     }

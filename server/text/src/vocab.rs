@@ -1,40 +1,31 @@
 //! Tokenizers from vocabulary arrays, as GGUF files carry them.
-//!
-//! The arrays name the split of text into words only by a word ("smollm"); what that word means is
-//! the table in `pre_tokenizer_of`.
 
 use serde_json::{Map, Value};
 use tokenizers::decoders::{
     byte_fallback::ByteFallback, fuse::Fuse, sequence::Sequence as DecoderSequence, strip::Strip,
 };
 use tokenizers::models::bpe::{Merges, Vocab, BPE};
+use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::normalizers::{
     replace::Replace, unicode::NFC, utils::Sequence as NormalizerSequence, Prepend,
 };
-use tokenizers::pre_tokenizers::{
-    byte_level::ByteLevel, digits::Digits, sequence::Sequence, split::Split, split::SplitPattern,
-};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::template::TemplateProcessing;
-use tokenizers::{
-    AddedToken, DecoderWrapper, NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior,
-};
+use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper};
 
 use crate::error::{Error, Result};
 use crate::pieces::MAX_VOCAB;
-use crate::tokenizer::Tokenizer;
+use crate::pre_tokenizer::rule_of;
+use crate::tokenizer::{Templates, Tokenizer};
+use crate::unigram::{self, Kind, Unigram};
 
 /// Token types as GGUF numbers them.
+const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 const USER_DEFINED: i32 = 4;
 
-/// The word mark of SentencePiece vocabularies.
 const WORD_MARK: &str = "\u{2581}";
-
-const SPLIT_LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const SPLIT_QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
-const SUPPORTED_PRE: &str = "command-r, gpt-2, llama-bpe, mpt, qwen2, refact, smollm, starcoder";
 
 /// What a GGUF file says about its tokenizer; texts borrowed from the file.
 #[derive(Default)]
@@ -49,26 +40,52 @@ pub struct VocabArrays<'a> {
     pub eos: Option<u32>,
     pub unk: Option<u32>,
     pub pad: Option<u32>,
-    pub add_bos: bool,
-    pub add_eos: bool,
-    pub add_space_prefix: bool,
+    // None where the file does not say.
+    pub add_bos: Option<bool>,
+    pub add_eos: Option<bool>,
+    pub add_space_prefix: Option<bool>,
+    pub remove_extra_whitespaces: bool,
+    /// SentencePiece's normalisation; empty: none.
+    pub charsmap: &'a [u8],
     pub chat_template: Option<&'a str>,
+    pub tool_template: Option<&'a str>,
 }
+
+/// Models there are, and why the others are refused.
+const SUPPORTED_MODELS: &str = "gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (unigram)";
+const OTHER_MODELS: [(&str, &str); 6] = [
+    ("bert", "WordPiece is of models that do not generate text"),
+    ("rwkv", "its tokens are found by a trie of its own"),
+    ("plamo2", "its tokens are found by a table of its own"),
+    ("gemma4", "its BPE merges characters over whole lines"),
+    ("hybriddna", "its vocabulary is of DNA"),
+    ("no_vocab", "the file has no tokenizer"),
+];
 
 pub fn open(arrays: &VocabArrays) -> Result<Tokenizer> {
     check(arrays)?;
-    let mut inner = match arrays.model {
-        "gpt2" => byte_level_bpe(arrays)?,
-        "llama" => sentencepiece_bpe(arrays)?,
+    let mut model = None;
+    // What a file that does not say means is SentencePiece's habit, or a habit of the model.
+    let (mut inner, add_bos, add_eos) = match arrays.model {
+        "gpt2" => (byte_level_bpe(arrays)?, rule_of(arrays.pre)?.add_bos, false),
+        "llama" => (sentencepiece_bpe(arrays)?, true, false),
+        "t5" => {
+            model = Some(unigram_model(arrays)?);
+            (unigram_names(arrays)?, false, true)
+        }
         other => {
+            let why = OTHER_MODELS.iter().find(|(name, _)| *name == other);
+            let why = why.map_or(String::new(), |(_, why)| format!(" ({why})"));
             return Err(Error::unsupported(format!(
-                "tokenizer model {other:?} is not supported; supported are gpt2, llama"
-            )))
+                "tokenizer model {other:?} is not supported{why}; supported are {SUPPORTED_MODELS}"
+            )));
         }
     };
+    let add_bos = arrays.add_bos.unwrap_or(add_bos && arrays.bos.is_some());
+    let add_eos = arrays.add_eos.unwrap_or(add_eos && arrays.eos.is_some());
     let library = |e: tokenizers::Error| Error::invalid(e.to_string());
     inner.add_tokens(added_tokens(arrays)).map_err(library)?;
-    if let Some(processor) = bos_eos_processor(arrays)? {
+    if let Some(processor) = bos_eos_processor(arrays, add_bos, add_eos)? {
         inner.with_post_processor(Some(processor));
     }
     let mut special = Map::new();
@@ -80,8 +97,11 @@ pub fn open(arrays: &VocabArrays) -> Result<Tokenizer> {
             special.insert(format!("{name}_token"), Value::String(token.to_string()));
         }
     }
-    let template = arrays.chat_template.map(str::to_string);
-    Tokenizer::new(inner, special, template)
+    let templates = Templates {
+        default: arrays.chat_template.map(str::to_string),
+        tool_use: arrays.tool_template.map(str::to_string),
+    };
+    Tokenizer::new(inner, model, special, templates)
 }
 
 fn check(arrays: &VocabArrays) -> Result<()> {
@@ -116,7 +136,7 @@ fn check(arrays: &VocabArrays) -> Result<()> {
 }
 
 fn byte_level_bpe(arrays: &VocabArrays) -> Result<tokenizers::Tokenizer> {
-    let pre_tokenizer = pre_tokenizer_of(arrays.pre)?;
+    let rule = rule_of(arrays.pre)?;
     let vocab = vocab_of(arrays)?;
     let mut merges = Merges::with_capacity(arrays.merges.len());
     for (i, merge) in arrays.merges.iter().enumerate() {
@@ -132,36 +152,16 @@ fn byte_level_bpe(arrays: &VocabArrays) -> Result<tokenizers::Tokenizer> {
     }
     let model = BPE::builder()
         .vocab_and_merges(vocab, merges)
-        .ignore_merges(arrays.pre == "llama-bpe")
+        .ignore_merges(rule.ignore_merges)
         .build()
         .map_err(|e| Error::invalid(e.to_string()))?;
     let mut inner = tokenizers::Tokenizer::new(model);
-    if arrays.pre == "qwen2" {
+    if rule.nfc {
         inner.with_normalizer(Some(NFC)).map_err(|e| Error::invalid(e.to_string()))?;
     }
-    inner.with_pre_tokenizer(Some(pre_tokenizer));
+    inner.with_pre_tokenizer(Some(rule.pre_tokenizer()?));
     inner.with_decoder(Some(ByteLevel::default()));
     Ok(inner)
-}
-
-fn pre_tokenizer_of(name: &str) -> Result<PreTokenizerWrapper> {
-    let gpt2 = || ByteLevel::new(false, true, true).into();
-    let digits_then_gpt2 = || Sequence::new(vec![Digits::new(true).into(), gpt2()]).into();
-    let split = |regex: &str| -> Result<PreTokenizerWrapper> {
-        let pattern = SplitPattern::Regex(regex.to_string());
-        let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
-            .map_err(|e| Error::invalid(e.to_string()))?;
-        Ok(Sequence::new(vec![split.into(), ByteLevel::new(false, true, false).into()]).into())
-    };
-    match name {
-        "gpt-2" | "mpt" => Ok(gpt2()),
-        "smollm" | "starcoder" | "refact" | "command-r" => Ok(digits_then_gpt2()),
-        "llama-bpe" => split(SPLIT_LLAMA3),
-        "qwen2" => split(SPLIT_QWEN2),
-        _ => Err(Error::unsupported(format!(
-            "pre-tokenizer {name:?} is not supported; supported are {SUPPORTED_PRE}"
-        ))),
-    }
 }
 
 /// SentencePiece's BPE: the best-scored adjacent pair is merged first. As merges: every way to
@@ -173,7 +173,7 @@ fn sentencepiece_bpe(arrays: &VocabArrays) -> Result<tokenizers::Tokenizer> {
     let vocab = vocab_of(arrays)?;
     let mut ranked: Vec<(f32, &str, &str)> = Vec::new();
     for (i, token) in arrays.tokens.iter().enumerate() {
-        if !matches!(arrays.token_types.get(i), None | Some(1)) {
+        if !matches!(arrays.token_types.get(i), None | Some(&NORMAL)) {
             continue;
         }
         let mut pairs: Vec<(u32, u32, &str, &str)> = token
@@ -199,18 +199,63 @@ fn sentencepiece_bpe(arrays: &VocabArrays) -> Result<tokenizers::Tokenizer> {
 
     let library = |e: tokenizers::Error| Error::invalid(e.to_string());
     let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
-    let mut decoders: Vec<DecoderWrapper> = vec![
-        Replace::new(WORD_MARK, " ").map_err(library)?.into(),
-        ByteFallback::new().into(),
-        Fuse::new().into(),
-    ];
-    if arrays.add_space_prefix {
+    let add_space_prefix = arrays.add_space_prefix.unwrap_or(true);
+    if add_space_prefix {
         normalizers.push(Prepend::new(WORD_MARK.to_string()).into());
-        decoders.push(Strip::new(' ', 1, 0).into());
     }
     normalizers.push(Replace::new(" ", WORD_MARK).map_err(library)?.into());
     inner.with_normalizer(Some(NormalizerSequence::new(normalizers))).map_err(library)?;
-    inner.with_decoder(Some(DecoderSequence::new(decoders)));
+    inner.with_decoder(Some(word_mark_decoder(usize::from(add_space_prefix))?));
+    Ok(inner)
+}
+
+/// Word marks are spaces, bytes are bytes; up to `stripped` spaces that begin a text are left out.
+fn word_mark_decoder(stripped: usize) -> Result<DecoderSequence> {
+    let replace = Replace::new(WORD_MARK, " ").map_err(|e| Error::invalid(e.to_string()))?;
+    let mut decoders: Vec<DecoderWrapper> =
+        vec![replace.into(), ByteFallback::new().into(), Fuse::new().into()];
+    if stripped > 0 {
+        decoders.push(Strip::new(' ', stripped, 0).into());
+    }
+    Ok(DecoderSequence::new(decoders))
+}
+
+fn unigram_model(arrays: &VocabArrays) -> Result<Unigram> {
+    if arrays.scores.is_empty() {
+        return Err(Error::invalid("tokenizer model \"t5\" needs scores, and there are none"));
+    }
+    let Some(unknown) = arrays.unk else {
+        return Err(Error::invalid(
+            "tokenizer model \"t5\" needs an unknown token, and names none",
+        ));
+    };
+    let kind = |i: usize| match arrays.token_types.get(i) {
+        None | Some(&NORMAL) => Kind::Normal,
+        Some(&USER_DEFINED) => Kind::UserDefined,
+        Some(_) => Kind::Other,
+    };
+    let kinds: Vec<Kind> = (0..arrays.tokens.len()).map(kind).collect();
+    let options = unigram::Options {
+        add_space_prefix: arrays.add_space_prefix.unwrap_or(false),
+        remove_extra_whitespaces: arrays.remove_extra_whitespaces,
+    };
+    Unigram::new(&arrays.tokens, arrays.scores, &kinds, unknown, arrays.charsmap, options)
+}
+
+/// Names and decoding of a unigram vocabulary; its texts are encoded by `Unigram`.
+fn unigram_names(arrays: &VocabArrays) -> Result<tokenizers::Tokenizer> {
+    let unknown = arrays.unk.map_or("", |unk| arrays.tokens[unk as usize]);
+    let model = WordLevel::builder()
+        .vocab(vocab_of(arrays)?)
+        .unk_token(unknown.to_string())
+        .build()
+        .map_err(|e| Error::invalid(e.to_string()))?;
+    let mut inner = tokenizers::Tokenizer::new(model);
+    let stripped = match arrays.remove_extra_whitespaces {
+        true => u32::MAX as usize,
+        false => usize::from(arrays.add_space_prefix == Some(true)),
+    };
+    inner.with_decoder(Some(word_mark_decoder(stripped)?));
     Ok(inner)
 }
 
@@ -226,17 +271,23 @@ fn vocab_of(arrays: &VocabArrays) -> Result<Vocab> {
 
 fn added_tokens(arrays: &VocabArrays) -> Vec<AddedToken> {
     // Byte-level vocabularies have no unknown token; files that mark one mean an ordinary token.
-    let special = |kind: i32| kind == CONTROL || (kind == UNKNOWN && arrays.model == "llama");
+    let special = |kind: i32| kind == CONTROL || (kind == UNKNOWN && arrays.model != "gpt2");
+    // A unigram model finds them itself, so that no word begins after one.
+    let user_defined = |kind: i32| kind == USER_DEFINED && arrays.model != "t5";
     arrays
         .tokens
         .iter()
         .zip(arrays.token_types)
-        .filter(|(_, kind)| special(**kind) || **kind == USER_DEFINED)
+        .filter(|(_, kind)| special(**kind) || user_defined(**kind))
         .map(|(token, kind)| AddedToken::from(*token, special(*kind)).normalized(false))
         .collect()
 }
 
-fn bos_eos_processor(arrays: &VocabArrays) -> Result<Option<TemplateProcessing>> {
+fn bos_eos_processor(
+    arrays: &VocabArrays,
+    add_bos: bool,
+    add_eos: bool,
+) -> Result<Option<TemplateProcessing>> {
     let wanted = |name: &str, add: bool, id: Option<u32>| match (add, id) {
         (false, _) => Ok(None),
         (true, Some(id)) => Ok(Some((arrays.tokens[id as usize].to_string(), id))),
@@ -244,8 +295,8 @@ fn bos_eos_processor(arrays: &VocabArrays) -> Result<Option<TemplateProcessing>>
             "the vocabulary asks for {name} to be added but names no {name} token"
         ))),
     };
-    let bos = wanted("bos", arrays.add_bos, arrays.bos)?;
-    let eos = wanted("eos", arrays.add_eos, arrays.eos)?;
+    let bos = wanted("bos", add_bos, arrays.bos)?;
+    let eos = wanted("eos", add_eos, arrays.eos)?;
     if bos.is_none() && eos.is_none() {
         return Ok(None);
     }

@@ -190,11 +190,13 @@ TEST(TokenizerVocabTest, NamesTheEntryThatCannotBe) {
   using Code = absl::StatusCode;
   TextVocab vocab = SmallVocab();
   vocab.model = "rwkv";
-  ExpectRefused(vocab, Code::kUnimplemented,
-                "\"rwkv\" is not supported; supported are gpt2, llama");
+  ExpectRefused(
+      vocab, Code::kUnimplemented,
+      "\"rwkv\" is not supported (its tokens are found by a trie of its own); supported are "
+      "gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (unigram)");
   vocab = SmallVocab();
-  vocab.pre = "tekken";
-  ExpectRefused(vocab, Code::kUnimplemented, "\"tekken\" is not supported; supported are");
+  vocab.model = "hal9000";
+  ExpectRefused(vocab, Code::kUnimplemented, "\"hal9000\" is not supported; supported are gpt2");
   vocab = SmallVocab();
   vocab.tokens.clear();
   ExpectRefused(vocab, Code::kInvalidArgument, "0 tokens");
