@@ -141,6 +141,20 @@ TEST(ChatTemplateTest, ContinuesTheLastMessage) {
   ExpectRefused(Render(source, request), absl::StatusCode::kInvalidArgument, "no text to continue");
 }
 
+TEST(ChatTemplateTest, ConversationsWithToolsGoToTheirOwnTemplateWhereThereIsOne) {
+  const ChatRequest plain = {.messages_json = kHello, .now = kNow};
+  const ChatRequest tools = {.messages_json = kHello, .tools_json = "[{}]", .now = kNow};
+  const auto both = ChatTemplate::Compile("plain", "", "{{ tools | length }} tools");
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(*(*both)->Render(plain), "plain");
+  EXPECT_EQ(*(*both)->Render(tools), "1 tools");
+  const auto one = ChatTemplate::Compile("plain", "");
+  EXPECT_EQ(*(*one)->Render(tools), "plain");
+  const absl::Status broken = ChatTemplate::Compile("plain", "", "{% if %}").status();
+  EXPECT_EQ(broken.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(broken.message()), HasSubstr("for tools: chat template"));
+}
+
 TEST(ChatTemplateTest, MessagesArriveAsTransformersGivesThem) {
   const ChatRequest request = {
       .messages_json = R"([{"role":"a","content":null,"thinking":"hm","z":1,"b":2.50}])"};

@@ -166,9 +166,18 @@ TEST(TokenizerFilesTest, TakesTheTemplateFromEitherPlaceAndFollowsLinks) {
 
   folder.Write("tokenizer_config.json", R"({"chat_template":[{"name":"tool_use","template":"x"},)"
                                         R"({"name":"default","template":"two"}]})");
-  EXPECT_EQ((*Tokenizer::Open(folder.path()))->chat_template(), "two");
+  tokenizer = *Tokenizer::Open(folder.path());
+  EXPECT_EQ(tokenizer->chat_template(), "two");
+  EXPECT_EQ(tokenizer->tool_template(), "x");
   folder.Write("chat_template.jinja", "three");
-  EXPECT_EQ((*Tokenizer::Open(folder.path()))->chat_template(), "three");
+  tokenizer = *Tokenizer::Open(folder.path());
+  EXPECT_EQ(tokenizer->chat_template(), "three");
+  EXPECT_EQ(tokenizer->tool_template().data(), nullptr);
+  std::filesystem::create_directory(folder.path() + "/additional_chat_templates");
+  folder.Write("additional_chat_templates/tool_use.jinja", "four");
+  tokenizer = *Tokenizer::Open(folder.path());
+  EXPECT_EQ(tokenizer->chat_template(), "three");
+  EXPECT_EQ(tokenizer->tool_template(), "four");
 }
 
 TEST(TokenizerFilesTest, JoinsBySpacesWhereThereIsNoDecoder) {
