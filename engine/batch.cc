@@ -16,29 +16,33 @@ Batch::Batch(const StepLimits& limits, int num_groups, int block_size)
   block_tables_.reserve(num_groups * num_seqs * max_blocks);
   logit_rows_.reserve(limits.max_logit_rows);
   logit_taps_.reserve(limits.max_logit_rows);
-  samples_.reserve(num_seqs);
+  samples_.reserve(limits.max_samples);
+  logprobs_.reserve(limits.max_logit_rows + limits.max_samples);
   copies_.reserve(num_seqs);
   outputs_.reserve(num_seqs);
 }
 
-void Batch::Build(const StepPlan& plan) {
+void Batch::Build(const StepPlan& plan, EditsOf edits_of) {
   token_ids_.clear();
   positions_.clear();
   query_starts_.assign(1, 0);
   logit_rows_.clear();
   logit_taps_.clear();
   samples_.clear();
+  logprobs_.clear();
   outputs_.clear();
   copies_.clear();
   for (const BlockCopyPlan& copy : plan.copies) copies_.push_back({copy.source, copy.target});
   for (const PlannedSequence& sequence : plan.sequences) {
     AppendRows(sequence);
     AppendLogitRows(sequence);
+    AppendDraws(sequence, edits_of);
   }
   FillGroupArrays(plan);
 
   step_.shape = {static_cast<int>(token_ids_.size()), static_cast<int>(plan.sequences.size()),
-                 static_cast<int>(logit_rows_.size()), static_cast<int>(samples_.size())};
+                 static_cast<int>(logit_rows_.size()), static_cast<int>(samples_.size()),
+                 static_cast<int>(logprobs_.size())};
   step_.token_ids = token_ids_;
   step_.positions = positions_;
   step_.slots = slots_;
@@ -47,6 +51,7 @@ void Batch::Build(const StepPlan& plan) {
   step_.logit_rows = logit_rows_;
   step_.logit_taps = logit_taps_;
   step_.samples = samples_;
+  step_.logprob_rows = logprobs_;
   step_.copies = copies_;
 }
 
@@ -57,37 +62,68 @@ void Batch::AppendRows(const PlannedSequence& sequence) {
 }
 
 void Batch::AppendLogitRows(const PlannedSequence& sequence) {
-  Outputs out;
+  Outputs& out = outputs_.emplace_back();
+  const LogitsWanted wanted = sequence.request->logits;
+  const bool taps_prompt =
+      sequence.wants_prompt_rows && wanted == LogitsWanted::kPromptAndGenerated;
   const int end_row = query_starts_.back();
   int first_row = end_row;
-  if (sequence.wants_prompt_logits) {
+  if (sequence.wants_prompt_rows) {
     first_row = end_row - sequence.num_tokens;
-    out.first_prompt_tap = static_cast<int>(logit_taps_.size());
-  } else if (sequence.samples) {
+    if (taps_prompt) out.first_prompt_tap = static_cast<int>(logit_taps_.size());
+    AppendPromptLogprobs(sequence, static_cast<int>(logit_rows_.size()));
+  } else if (sequence.num_draws > 0) {
     first_row = end_row - 1;
   }
   for (int row = first_row; row < end_row; ++row) {
-    const bool drawn = sequence.samples && row == end_row - 1;
-    if (sequence.wants_prompt_logits || (drawn && sequence.wants_logits)) {
-      if (drawn) out.sample_tap = static_cast<int>(logit_taps_.size());
+    const bool is_drawn_from = sequence.num_draws > 0 && row == end_row - 1;
+    if (taps_prompt || (is_drawn_from && wanted != LogitsWanted::kNone)) {
+      if (is_drawn_from) out.sample_tap = static_cast<int>(logit_taps_.size());
       logit_taps_.push_back(static_cast<int32_t>(logit_rows_.size()));
     }
     logit_rows_.push_back(row);
   }
-  if (sequence.samples) {
-    const SamplingParams& params = sequence.sampling;
-    out.sample = static_cast<int>(samples_.size());
-    samples_.push_back({.logit_row = static_cast<int32_t>(logit_rows_.size()) - 1,
-                        .seq_slot = sequence.seq_slot,
+}
+
+void Batch::AppendPromptLogprobs(const PlannedSequence& sequence, int first_logit_row) {
+  const int num_top = sequence.request->num_prompt_logprobs;
+  if (num_top < 0) return;
+  outputs_.back().first_prompt_logprob = static_cast<int>(logprobs_.size());
+  for (int i = 0; i < sequence.num_tokens; ++i) {
+    const bool is_last = i == sequence.num_tokens - 1;
+    const int32_t next = is_last ? sequence.next_token_id : sequence.token_ids[i + 1];
+    if (next >= 0) logprobs_.push_back({first_logit_row + i, next, num_top});
+  }
+}
+
+void Batch::AppendDraws(const PlannedSequence& sequence, EditsOf edits_of) {
+  if (sequence.num_draws == 0) return;
+  Outputs& out = outputs_.back();
+  out.first_sample = static_cast<int>(samples_.size());
+  const SamplingParams& params = sequence.request->sampling;
+  const int32_t logit_row = static_cast<int32_t>(logit_rows_.size()) - 1;
+  for (int i = 0; i < sequence.num_draws; ++i) {
+    samples_.push_back({.logit_row = logit_row,
+                        .seq_slot = i == 0 ? sequence.seq_slot : -1,
+                        .edits = edits_of(sequence.id + i),
                         .temperature = params.temperature,
-                        .top_k = params.top_k,
-                        .top_p = params.top_p,
+                        .top_n_sigma = params.top_n_sigma,
                         .min_p = params.min_p,
+                        .top_k = params.top_k,
+                        .typical_p = params.typical_p,
+                        .top_p = params.top_p,
+                        .xtc_probability = params.xtc_probability,
+                        .xtc_threshold = params.xtc_threshold,
                         .seed = params.seed,
-                        .choice = params.choice,
+                        .choice = sequence.first_choice + i,
                         .position = sequence.first_position + sequence.num_tokens});
   }
-  outputs_.push_back(out);
+  const int num_top = sequence.request->num_logprobs;
+  if (num_top < 0) return;
+  out.first_logprob = static_cast<int>(logprobs_.size());
+  for (int i = 0; i < sequence.num_draws; ++i) {
+    logprobs_.push_back({logit_row, -1 - (out.first_sample + i), num_top});
+  }
 }
 
 void Batch::FillGroupArrays(const StepPlan& plan) {

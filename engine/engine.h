@@ -65,12 +65,15 @@ class Engine {
 
   virtual const ModelInfo& info() const = 0;
 
-  // Puts a request into the inbox. The listener hears OnAccepted or OnRefused from the engine
+  // Puts a request into the inbox. Its sequences, one for each choice, have the ids [id, id +
+  // num_choices) of the id returned. The listener hears OnAccepted or OnRefused from the engine
   // thread. Fails with RESOURCE_EXHAUSTED ("QUEUE_FULL: ...") when the inbox itself is full.
   // REQUIRES: prompt not empty, ids in [0, vocab_size), sampling values in range.
   virtual absl::StatusOr<SequenceId> Submit(std::shared_ptr<const Request> request,
                                             std::shared_ptr<TokenListener> listener) = 0;
-  // Ends a sequence within a step, whatever state it is in. Unknown or ended: no effect.
+  // Ends one choice within a step, whatever state it is in. Before the prompt is computed, ending
+  // the first choice ends them all, and ending another one has no effect. Unknown or ended: no
+  // effect.
   virtual void End(SequenceId id, EndReason reason) = 0;
   // Ends all sequences that have not been scheduled yet with kDraining.
   virtual void EndQueued() = 0;

@@ -18,6 +18,7 @@ struct EngineConfig {
   int32_t max_model_len = 0;   // 0: as the model says, as far as the KV pool can hold it
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;
+  int32_t max_choices = 8;  // of a request
   int32_t max_queued_requests = 512;
   int64_t max_queued_prefill_tokens = 0;  // 0: what four KV pools hold
   int32_t target_itl_ms = 100;

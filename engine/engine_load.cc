@@ -148,6 +148,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
   const StepLimits limits = {.max_num_tokens = config.max_num_batched_tokens,
                              .max_num_seqs = config.max_num_seqs,
                              .max_logit_rows = std::max(config.max_num_seqs, kMinLogitRows),
+                             .max_samples = config.max_num_seqs * config.max_choices,
                              .max_model_len = kv->max_model_len};
   const absl::Status reserved = (*backend)->Reserve((*transformer)->shape(), limits);
   if (!reserved.ok()) return reserved;

@@ -41,8 +41,17 @@ EngineLoop::~EngineLoop() {
 
 absl::StatusOr<SequenceId> EngineLoop::Submit(std::shared_ptr<const Request> request,
                                               std::shared_ptr<TokenListener> listener) {
-  const SequenceId id = next_id_.fetch_add(1, std::memory_order_relaxed);
-  if (!inbox_.Put({id, std::move(request), std::move(listener)})) {
+  const int num_choices = request->num_choices;
+  const SequenceId id = next_id_.fetch_add(num_choices, std::memory_order_relaxed);
+  Submission submission{id, std::move(request), std::move(listener)};
+  if (TokenEdits::Needed(*submission.request)) {
+    // Here and not on the engine thread: a long prompt takes milliseconds to count.
+    for (int i = 0; i < num_choices; ++i) {
+      submission.edits.push_back(
+          std::make_unique<TokenEdits>(submission.request, info_.vocab_size));
+    }
+  }
+  if (!inbox_.Put(std::move(submission))) {
     return absl::ResourceExhaustedError(
         "QUEUE_FULL: the engine's inbox is full or closed; try again later");
   }
@@ -78,7 +87,7 @@ void EngineLoop::Step() {
         result.ok() ? scheduler_.Commit(plan.step_id, ResultsOf(plan, *result), Now())
                     : scheduler_.CommitFailed(plan.step_id, Now());
     PublishStats();
-    if (result.ok()) TellLogitsOfPrompts(plan, *result);
+    if (result.ok()) TellPromptRows(plan, *result);
     TellTokens(plan, result.ok() ? &*result : nullptr, commit);
     TellEnded(commit.ended);
   }
@@ -104,14 +113,24 @@ void EngineLoop::Accept(Submission submission) {
     return;
   }
   submission.listener->OnAccepted(added->queue_position, added->cached_tokens);
-  live_[submission.id] = {
-      .listener = std::move(submission.listener),
-      .num_prompt_tokens = static_cast<int>(submission.request->prompt_token_ids.size())};
+  const auto num_prompt_tokens = static_cast<int>(submission.request->prompt_token_ids.size());
+  for (int i = 0; i < submission.request->num_choices; ++i) {
+    Live& live = live_[submission.id + i];
+    live.listener = submission.listener;
+    live.num_prompt_tokens = num_prompt_tokens;
+    if (!submission.edits.empty()) live.edits = std::move(submission.edits[i]);
+  }
 }
 
 absl::StatusOr<StepResult> EngineLoop::Run(const StepPlan& plan) {
-  batch_.Build(plan);
-  for (const PlannedSequence& sequence : plan.sequences) live_[sequence.id].planned = true;
+  batch_.Build(plan, [this](SequenceId id) {
+    const Live& live = live_[id];
+    return live.edits == nullptr ? LogitEdits{} : live.edits->Next();
+  });
+  for (const PlannedSequence& sequence : plan.sequences) {
+    live_[sequence.id].planned = true;
+    for (int i = 1; i < sequence.num_draws; ++i) live_[sequence.id + i].planned = true;
+  }
   const StepTicket ticket = backend_->Launch(
       batch_.step(), [this](const StepShape& shape) { transformer_->Forward(*backend_, shape); });
   return backend_->Collect(ticket);
@@ -121,41 +140,61 @@ std::vector<SequenceResult> EngineLoop::ResultsOf(const StepPlan& plan,
                                                   const StepResult& result) const {
   std::vector<SequenceResult> results(plan.sequences.size());
   for (size_t i = 0; i < results.size(); ++i) {
-    const int sample = batch_.outputs()[i].sample;
+    const int first_sample = batch_.outputs()[i].first_sample;
     results[i].finite = result.seq_finite[i] != 0;
-    if (sample >= 0) results[i].token_id = result.sampled[sample];
+    if (first_sample >= 0) {
+      results[i].token_ids = result.sampled.subspan(first_sample, plan.sequences[i].num_draws);
+    }
   }
   return results;
 }
 
-void EngineLoop::TellLogitsOfPrompts(const StepPlan& plan, const StepResult& result) {
+void EngineLoop::TellPromptRows(const StepPlan& plan, const StepResult& result) {
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& sequence = plan.sequences[i];
-    if (!sequence.wants_prompt_logits || result.seq_finite[i] == 0) continue;
+    if (!sequence.wants_prompt_rows || result.seq_finite[i] == 0) continue;
     Live& live = live_[sequence.id];
     for (int row = 0; row < sequence.num_tokens; ++row) {
       const int position = sequence.first_position + row;
-      if (position < live.next_prompt_logits || position >= live.num_prompt_tokens) continue;
-      live.next_prompt_logits = position + 1;
-      const size_t tap = batch_.outputs()[i].first_prompt_tap + row;
-      live.listener->OnPromptLogits(
-          position, result.logits.subspan(tap * info_.vocab_size, info_.vocab_size));
+      if (position < live.next_prompt_row || position >= live.num_prompt_tokens) continue;
+      live.next_prompt_row = position + 1;
+      TellPromptRow(sequence, batch_.outputs()[i], row, result, *live.listener);
     }
   }
+}
+
+void EngineLoop::TellPromptRow(const PlannedSequence& sequence, const Batch::Outputs& out, int row,
+                               const StepResult& result, TokenListener& listener) {
+  const int position = sequence.first_position + row;
+  if (out.first_prompt_tap >= 0)
+    listener.OnPromptLogits(position, LogitsOf(result, out.first_prompt_tap + row));
+  const bool is_scored = row + 1 < sequence.num_tokens || sequence.next_token_id >= 0;
+  if (out.first_prompt_logprob >= 0 && is_scored) {
+    listener.OnPromptLogprobs(position + 1, result.logprobs[out.first_prompt_logprob + row]);
+  }
+}
+
+absl::Span<const float> EngineLoop::LogitsOf(const StepResult& result, int tap) const {
+  return result.logits.subspan(static_cast<size_t>(tap) * info_.vocab_size, info_.vocab_size);
 }
 
 void EngineLoop::TellTokens(const StepPlan& plan, const StepResult* result,
                             const CommitResult& commit) {
   size_t i = 0;  // tokens come in the order of the plan
   for (const NewToken& token : commit.tokens) {
-    while (plan.sequences[i].id != token.id) ++i;
-    const int tap = batch_.outputs()[i].sample_tap;
-    absl::Span<const float> logits;
-    if (tap >= 0 && plan.sequences[i].wants_logits) {
-      logits =
-          result->logits.subspan(static_cast<size_t>(tap) * info_.vocab_size, info_.vocab_size);
+    const auto is_of = [&token](const PlannedSequence& sequence) {
+      return token.id >= sequence.id && token.id < sequence.id + sequence.num_draws;
+    };
+    while (!is_of(plan.sequences[i])) ++i;
+    const Batch::Outputs& out = batch_.outputs()[i];
+    TokenScores scores;
+    if (out.sample_tap >= 0) scores.logits = LogitsOf(*result, out.sample_tap);
+    if (out.first_logprob >= 0) {
+      scores.logprobs = &result->logprobs[out.first_logprob + (token.id - plan.sequences[i].id)];
     }
-    live_[token.id].listener->OnToken(token, logits);
+    Live& live = live_[token.id];
+    if (live.edits != nullptr) live.edits->OnToken(token.token_id);
+    live.listener->OnToken(token, scores);
   }
 }
 

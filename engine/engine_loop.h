@@ -13,6 +13,7 @@
 #include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/inbox.h"
+#include "engine/token_edits.h"
 #include "engine/transformer.h"
 #include "kernels/backend.h"
 #include "paged_kv/kv_storage.h"
@@ -54,9 +55,10 @@ class EngineLoop : public Engine {
  private:
   struct Live {
     std::shared_ptr<TokenListener> listener;
-    bool planned = false;  // has been part of a step
+    std::unique_ptr<TokenEdits> edits;  // null: the request has no rules
+    bool planned = false;               // has been part of a step
     // A preempted sequence computes prompt rows again; they are told once.
-    int next_prompt_logits = 0;
+    int next_prompt_row = 0;
     int num_prompt_tokens = 0;
   };
 
@@ -67,7 +69,10 @@ class EngineLoop : public Engine {
   void Accept(Submission submission);
   absl::StatusOr<StepResult> Run(const StepPlan& plan);
   std::vector<SequenceResult> ResultsOf(const StepPlan& plan, const StepResult& result) const;
-  void TellLogitsOfPrompts(const StepPlan& plan, const StepResult& result);
+  void TellPromptRows(const StepPlan& plan, const StepResult& result);
+  void TellPromptRow(const PlannedSequence& sequence, const Batch::Outputs& out, int row,
+                     const StepResult& result, TokenListener& listener);
+  absl::Span<const float> LogitsOf(const StepResult& result, int tap) const;  // [vocab_size]
   void TellTokens(const StepPlan& plan, const StepResult* result, const CommitResult& commit);
   void TellEnded(const std::vector<EndedSequence>& ended);
   void PublishStats() ABSL_LOCKS_EXCLUDED(stats_mutex_);

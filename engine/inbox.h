@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
+#include "engine/token_edits.h"
 #include "engine/token_listener.h"
 #include "scheduler/request.h"
 
@@ -18,6 +19,7 @@ struct Submission {
   SequenceId id = 0;
   std::shared_ptr<const Request> request = nullptr;
   std::shared_ptr<TokenListener> listener = nullptr;
+  std::vector<std::unique_ptr<TokenEdits>> edits = {};  // [num_choices], or empty: no rules
 };
 
 struct Ending {

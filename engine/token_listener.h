@@ -6,17 +6,25 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
+#include "kernels/sample_row.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
 
 namespace quire {
 
-// Where the life of one sequence is told. Implemented by whoever submitted it (server/, tests).
+// What the model said of a generated token, as far as the request wants to know.
+struct TokenScores {
+  absl::Span<const float> logits;         // [vocab_size] of the row it was drawn from, or empty
+  const RowLogprobs* logprobs = nullptr;  // of that row and this token, or null
+};
+
+// Where the life of one request is told. Implemented by whoever submitted it (server/, tests).
 //
-// All calls come from the engine thread, in this order: OnAccepted once, then OnPromptLogits and
-// OnToken as steps commit, then OnEnd once and nothing after it. A sequence that is refused gets
-// OnRefused once and nothing else. A listener must return at once: it hands over and wakes, it
-// never waits, writes or decodes here.
+// All calls come from the engine thread, in this order: OnAccepted once, then OnPrompt... and
+// OnToken as steps commit, then OnEnd once for each choice: nothing of that choice comes after it.
+// A request that is refused gets OnRefused once and nothing else. A listener must return at once:
+// it hands over and wakes, it never waits, writes or decodes here. Spans and pointers are valid
+// during the call.
 class TokenListener {
  public:
   virtual ~TokenListener() = default;
@@ -29,9 +37,12 @@ class TokenListener {
   virtual void OnPromptLogits(int position, absl::Span<const float> logits) {
     (void)position, (void)logits;
   }
-  // A generated token; `logits` [vocab_size] are those it was drawn from where the request wants
-  // them, else empty.
-  virtual void OnToken(const NewToken& token, absl::Span<const float> logits) = 0;
+  // The log-probabilities of the prompt's token at `position`, 1 or more, given those before it.
+  virtual void OnPromptLogprobs(int position, const RowLogprobs& logprobs) {
+    (void)position, (void)logprobs;
+  }
+  // A generated token of one choice.
+  virtual void OnToken(const NewToken& token, const TokenScores& scores) = 0;
   virtual void OnEnd(const EndedSequence& end) = 0;
 };
 

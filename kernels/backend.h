@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "kernels/sample_row.h"
 #include "kernels/tensor.h"
 
 namespace quire {
@@ -61,6 +62,7 @@ struct StepLimits {
   int max_num_tokens = 0;
   int max_num_seqs = 0;
   int max_logit_rows = 0;
+  int max_samples = 0;  // several may be of one logit row
   int max_model_len = 0;
 };
 
@@ -71,24 +73,12 @@ struct StepShape {
   int num_seqs = 0;
   int num_logit_rows = 0;
   int num_samples = 0;
+  int num_logprobs = 0;
 };
 
 struct BlockCopy {
   int32_t source = 0;
   int32_t target = 0;
-};
-
-// One token to draw. See kernels/README.md, "Sampling", for the definition.
-struct SampleRow {
-  int32_t logit_row = 0;
-  int32_t seq_slot = 0;   // the drawn token becomes this slot's "last token"
-  float temperature = 0;  // 0: greedy
-  int32_t top_k = 0;      // 0: off
-  float top_p = 1;
-  float min_p = 0;
-  uint64_t seed = 0;
-  uint32_t choice = 0;
-  int32_t position = 0;  // of the token drawn: the counter of the random numbers
 };
 
 // The arrays of one step, on the host. Spans stay valid until Collect. A token id below 0 stands
@@ -107,15 +97,17 @@ struct HostStep {
   absl::Span<const int32_t> logit_rows;  // [num_logit_rows], indices of rows, ascending
   // Indices into logit_rows, ascending: rows whose logits the host wants.
   absl::Span<const int32_t> logit_taps;
-  absl::Span<const SampleRow> samples;  // [num_samples]
-  absl::Span<const BlockCopy> copies;   // done before anything else of the step
+  absl::Span<const SampleRow> samples;             // [num_samples]
+  absl::Span<const LogprobRow> logprob_rows = {};  // [num_logprobs]
+  absl::Span<const BlockCopy> copies;              // done before anything else of the step
 };
 
 // What a step brought. Spans are the backend's, valid until the next Launch.
 struct StepResult {
-  absl::Span<const int32_t> sampled;     // [num_samples]
+  absl::Span<const int32_t> sampled;     // [num_samples]; kNoToken where all are banned
   absl::Span<const uint8_t> seq_finite;  // [num_seqs]: 0 where a row held a NaN or an infinity
   absl::Span<const float> logits;        // [logit_taps.size(), vocab_size]
+  absl::Span<const RowLogprobs> logprobs = {};  // [num_logprobs]
 };
 
 struct StepTicket {

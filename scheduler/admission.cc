@@ -82,6 +82,9 @@ void Scheduler::AdmitWaiting(Draft* draft) {
 }
 
 Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
+  if (const Sequence* const source = ForkSource(*sequence)) {
+    return TryFork(sequence, *source, draft);
+  }
   PrefixMatch match = FindPrefix(*sequence);
   if (!match.next_pending.is_none()) {
     sequence->waiting_on = match.next_pending;
@@ -89,6 +92,7 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
   }
   if (!draft->budget.HasLogitRow()) return Admission::kNoBudget;
   const auto num_tokens = static_cast<int32_t>(sequence->tokens.size());
+  const Head head = HeadOf(match);
   // With the copy of a part of a block, or else without it.
   for (const int32_t copied : {match.partial_tokens, 0}) {
     match.partial_tokens = copied;
@@ -98,7 +102,9 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
     const int32_t chunk = draft->budget.LargestChunk(
         first, CapChunk(*sequence, first, num_tokens - first), wants_rows);
     if (chunk == 0) return Admission::kNoBudget;
-    if (!HasBlocksToAdmit(*sequence, match, first, chunk, *draft)) continue;
+    // Copying holds its source for a moment, which takes it out of the unheld ones.
+    const int32_t num_copied = copied > 0 ? num_groups_ : 0;
+    if (!HasBlocksToAdmit(*sequence, head, num_copied, first + chunk, *draft)) continue;
     Admit(sequence, match, first, draft);
     draft->budget.Spend(first, chunk, wants_rows ? chunk : 1);
     TakeBlocks(sequence, first + chunk);
@@ -108,36 +114,49 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
   return Admission::kNoBlocks;
 }
 
-// Blocks to set aside for a sequence beside the match that it would hold, for itself and for
-// those who would have to share window blocks with it (see ClaimOf).
-int32_t Scheduler::NeedBeside(const Sequence& sequence, const PrefixMatch& match) const {
+Scheduler::Head Scheduler::HeadOf(const PrefixMatch& match) const {
+  Head head(num_groups_);
   const auto num_matched = static_cast<int32_t>(match.nodes.size());
+  for (int32_t i = 0; i < num_matched; ++i) {
+    const absl::Span<const BlockId> blocks = cache_.BlocksOf(match.nodes[i]);
+    for (int32_t group = 0; group < num_groups_; ++group) {
+      head[group].push_back(i < match.first_block[group] ? kNoBlock : blocks[group]);
+    }
+  }
+  return head;
+}
+
+// Blocks to set aside for a sequence beside the head that it would hold, for itself and for those
+// who would have to share window blocks with it (see ClaimOf).
+int32_t Scheduler::NeedBeside(const Sequence& sequence, const Head& head) const {
   int32_t need = 0;
   for (int32_t group = 0; group < num_groups_; ++group) {
-    int32_t num_had = num_matched - match.first_block[group];
-    if (config_.group_windows[group] > 0) {
-      for (int32_t i = match.first_block[group]; i < num_matched; ++i) {
-        const int32_t holders = pool_.num_holders(cache_.BlocksOf(match.nodes[i])[group]);
-        if (holders > 0) --num_had;
-        if (holders == 1) ++need;
-      }
+    int32_t num_had = 0;
+    for (const BlockId block : head[group]) {
+      if (block == kNoBlock) continue;
+      const int32_t holders = pool_.num_holders(block);
+      const bool is_window = config_.group_windows[group] > 0;
+      if (!is_window || holders == 0) ++num_had;
+      if (is_window && holders == 1) ++need;
     }
-    need += std::max(0, Demand(sequence, group) - std::max(0, num_had));
+    need += std::max(0, Demand(sequence, group) - num_had);
   }
   return need;
 }
 
-bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& match,
-                                 int32_t first_position, int32_t num_tokens,
-                                 const Draft& draft) const {
+// `num_copied`: unheld blocks that are copied from on the way. `end`: of the positions to compute.
+bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const Head& head, int32_t num_copied,
+                                 int32_t end, const Draft& draft) const {
   // Blocks that it would take out of the unheld ones without needing memory.
-  int32_t num_revived = cache_.CountUnheld(match);
-  if (match.partial_tokens > 0) num_revived += num_groups_;
-
-  const auto num_matched = static_cast<int32_t>(match.nodes.size());
-  const int32_t end = first_position + num_tokens;
+  int32_t num_revived = num_copied;
+  for (const std::vector<BlockId>& blocks : head) {
+    for (const BlockId block : blocks) {
+      num_revived += block != kNoBlock && pool_.num_holders(block) == 0;
+    }
+  }
+  const auto num_had = static_cast<int32_t>(head[0].size());
   const int32_t blocks_to_end = (end + config_.block_size - 1) / config_.block_size;
-  const int32_t needed_now = num_groups_ * std::max(0, blocks_to_end - num_matched);
+  const int32_t needed_now = num_groups_ * std::max(0, blocks_to_end - num_had);
   const int32_t usable_now =
       pool_.num_free() + pool_.num_idle() - draft.promised_blocks - num_revived;
   if (needed_now > usable_now) return false;
@@ -145,24 +164,31 @@ bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& ma
   int32_t unclaimed = pool_.num_blocks() - pool_.num_held() - num_revived;
   for (const Sequence* other : running_) unclaimed -= ClaimOf(*other);
   if (!running_.empty()) unclaimed -= watermark_.blocks();
-  return NeedBeside(sequence, match) <= unclaimed;
+  return NeedBeside(sequence, head) <= unclaimed;
 }
 
-void Scheduler::Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position,
-                      Draft* draft) {
+void Scheduler::EnterRunning(Sequence* sequence) {
   LeaveQueue(sequence);
   sequence->is_running = true;
   sequence->effective_priority = sequence->request->priority;
   sequence->seq_slot = free_seq_slots_.back();
   free_seq_slots_.pop_back();
   running_.push_back(sequence);
+}
 
+void Scheduler::Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position,
+                      Draft* draft) {
+  EnterRunning(sequence);
   cache_.Hold(match, &sequence->table);
   sequence->nodes = match.nodes;
   sequence->num_published = static_cast<int32_t>(match.nodes.size());
   sequence->num_committed_tokens = match.num_tokens;
   sequence->last_token_cached = match.num_tokens > first_position;
-  if (match.partial_tokens > 0) CopyPartialBlock(sequence, match, draft);
+  if (match.partial_tokens > 0) {
+    const absl::Span<const BlockId> sources = cache_.BlocksOf(match.partial);
+    CopyLastBlock(sequence, {sources.begin(), sources.end()},
+                  match.num_tokens + match.partial_tokens, draft);
+  }
   sequence->num_computed_tokens = first_position;
   PromiseBlocks(sequence);
 
@@ -172,15 +198,16 @@ void Scheduler::Admit(Sequence* sequence, const PrefixMatch& match, int32_t firs
   counters_.prefix_hit_tokens += sequence->cached_tokens;
 }
 
-void Scheduler::CopyPartialBlock(Sequence* sequence, const PrefixMatch& match, Draft* draft) {
-  const absl::Span<const BlockId> sources = cache_.BlocksOf(match.partial);
-  const std::vector<BlockId> copied(sources.begin(), sources.end());
-  for (const BlockId source : copied) pool_.Hold(source);
-  TakeBlocks(sequence, match.num_tokens + match.partial_tokens);
+// Takes a block for the positions up to `end`, filled from `sources` [num_groups]. They are held
+// while it is taken, and named by this step.
+void Scheduler::CopyLastBlock(Sequence* sequence, const std::vector<BlockId>& sources, int32_t end,
+                              Draft* draft) {
+  for (const BlockId source : sources) pool_.Hold(source);
+  TakeBlocks(sequence, end);
   for (int32_t group = 0; group < num_groups_; ++group) {
     const BlockId target = sequence->table.at(group, sequence->table.num_blocks() - 1);
-    draft->plan.copies.push_back({copied[group], target});
-    pool_.Drop(copied[group], draft->plan.step_id);
+    draft->plan.copies.push_back({sources[group], target});
+    pool_.Drop(sources[group], draft->plan.step_id);
   }
 }
 

@@ -51,26 +51,39 @@ void Scheduler::CommitPart(const InFlightPart& part, const SequenceResult& resul
     return;
   }
   const int32_t end = part.first_position + part.num_tokens;
-  if (part.wants_prompt_logits) sequence->num_prompt_rows_told = end;
+  if (part.wants_prompt_rows) sequence->num_prompt_rows_told = end;
   // One that was preempted meanwhile keeps its token, but has no blocks to publish.
   if (sequence->is_running) {
     sequence->num_committed_tokens = end;
     PublishBlocks(sequence);
   }
-  const Request& request = *sequence->request;
-  if (part.samples) {
+  if (part.num_draws > 0) {
     --sequence->num_draws_in_flight;
-    if (!sequence->is_running) ++queued_tokens_;
-    out->tokens.push_back({sequence->id, result.token_id, sequence->num_generated()});
-    sequence->tokens.push_back(result.token_id);
-    const bool is_stop = std::find(request.stop_token_ids.begin(), request.stop_token_ids.end(),
-                                   result.token_id) != request.stop_token_ids.end();
-    if (is_stop) {
-      EndSequence(sequence, EndReason::kStop, &out->ended, result.token_id);
-    } else if (sequence->num_generated() >= request.max_tokens) {
-      EndSequence(sequence, EndReason::kLength, &out->ended);
-    }
-  } else if (request.max_tokens == 0 && end == sequence->num_prompt_tokens()) {
+    QUIRE_CHECK(result.token_ids.size() == static_cast<size_t>(part.num_draws), "a token per draw");
+    // Choices beside the first come into being before it may end.
+    std::vector<Sequence*> drawn = {sequence};
+    for (int32_t i = 1; i < part.num_draws; ++i) drawn.push_back(AddChoice(*sequence, i));
+    sequence->num_unborn = 0;
+    for (int32_t i = 0; i < part.num_draws; ++i) CommitToken(drawn[i], result.token_ids[i], out);
+  } else if (sequence->request->max_tokens == 0 && end == sequence->num_prompt_tokens()) {
+    EndSequence(sequence, EndReason::kLength, &out->ended);
+  }
+}
+
+void Scheduler::CommitToken(Sequence* sequence, int32_t token_id, CommitResult* out) {
+  if (token_id < 0) {
+    EndSequence(sequence, EndReason::kNoTokenAllowed, &out->ended);
+    return;
+  }
+  if (!sequence->is_running) ++queued_tokens_;
+  out->tokens.push_back({sequence->id, sequence->choice, token_id, sequence->num_generated()});
+  sequence->tokens.push_back(token_id);
+  const Request& request = *sequence->request;
+  const bool is_stop = std::find(request.stop_token_ids.begin(), request.stop_token_ids.end(),
+                                 token_id) != request.stop_token_ids.end();
+  if (is_stop) {
+    EndSequence(sequence, EndReason::kStop, &out->ended, token_id);
+  } else if (sequence->num_generated() >= request.max_tokens) {
     EndSequence(sequence, EndReason::kLength, &out->ended);
   }
 }

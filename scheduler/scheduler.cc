@@ -43,14 +43,15 @@ bool Scheduler::QueueOrder::operator()(const Sequence* a, const Sequence* b) con
   if (a->request->priority != b->request->priority) {
     return a->request->priority > b->request->priority;
   }
-  return a->arrival < b->arrival;
+  if (a->arrival != b->arrival) return a->arrival < b->arrival;
+  return a->choice < b->choice;
 }
 
 // ---- life and death of sequences ----
 
 absl::StatusOr<AddResult> Scheduler::Add(SequenceId id, std::shared_ptr<const Request> request,
                                          TimeUs now) {
-  QUIRE_CHECK(id > 0 && Find(id) == nullptr, "a new id");
+  QUIRE_CHECK(id > 0 && Find(id) == nullptr && request->num_choices > 0, "a new id, and choices");
   QUIRE_CHECK(!request->prompt_token_ids.empty(), "a prompt");
   const auto num_tokens = static_cast<int64_t>(request->prompt_token_ids.size());
   if (absl::Status status = CheckCanEverFit(*request); !status.ok()) return status;
@@ -58,6 +59,7 @@ absl::StatusOr<AddResult> Scheduler::Add(SequenceId id, std::shared_ptr<const Re
 
   auto owned = std::make_unique<Sequence>(id, std::move(request), num_groups_);
   Sequence* const sequence = owned.get();
+  sequence->num_unborn = sequence->request->num_choices - 1;
   sequence->arrival = next_arrival_++;
   sequence->added_at = now;
   sequence->full_reservation =
@@ -107,8 +109,9 @@ void Scheduler::EndSequence(Sequence* sequence, EndReason reason, std::vector<En
   } else {
     LeaveQueue(sequence);
   }
-  EndedSequence& end = ended->emplace_back();
+  EndedSequence end;
   end.id = sequence->id;
+  end.choice = sequence->choice;
   end.reason = reason;
   end.stop_token_id = stop_token_id;
   end.prompt_tokens = sequence->num_prompt_tokens();
@@ -117,6 +120,12 @@ void Scheduler::EndSequence(Sequence* sequence, EndReason reason, std::vector<En
   end.num_preemptions = sequence->num_preemptions;
   end.added_at = sequence->added_at;
   end.first_scheduled_at = sequence->first_scheduled_at;
+  ended->push_back(end);
+  for (int32_t i = 0; i < sequence->num_unborn; ++i) {
+    ++end.id;
+    ++end.choice;
+    ended->push_back(end);
+  }
   sequences_.erase(sequence->id);
 }
 
@@ -239,13 +248,16 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   }
   planned.block_tables = sequence->table.ids();
   planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
-  planned.samples = end == sequence->num_tokens() && sequence->request->max_tokens > 0;
-  planned.wants_logits = planned.samples && sequence->request->logits != LogitsWanted::kNone;
-  planned.wants_prompt_logits = sequence->WantsPromptRow(planned.first_position);
-  planned.sampling = sequence->request->sampling;
+  if (end == sequence->num_tokens() && sequence->request->max_tokens > 0) {
+    planned.first_choice = sequence->choice;
+    planned.num_draws = 1 + (sequence->num_draws_in_flight == 0 ? sequence->num_unborn : 0);
+  }
+  planned.wants_prompt_rows = sequence->WantsPromptRow(planned.first_position);
+  if (end < sequence->num_prompt_tokens()) planned.next_token_id = sequence->tokens[end];
+  planned.request = sequence->request;
 
   sequence->num_computed_tokens = end;
-  sequence->num_draws_in_flight += planned.samples;
+  sequence->num_draws_in_flight += planned.num_draws > 0;
   ++sequence->num_steps_in_flight;
   sequence->last_step = draft->plan.step_id;
   sequence->first_scheduled_at = std::min(sequence->first_scheduled_at, draft->now);
@@ -265,8 +277,8 @@ void Scheduler::FinishPlan(Draft* draft) {
   InFlightStep& step = in_flight_.emplace_back();
   step.id = next_step_id_++;
   for (const PlannedSequence& planned : plan.sequences) {
-    step.parts.push_back({planned.id, planned.first_position, planned.num_tokens, planned.samples,
-                          planned.wants_prompt_logits});
+    step.parts.push_back({planned.id, planned.first_position, planned.num_tokens, planned.num_draws,
+                          planned.wants_prompt_rows});
   }
   ++counters_.num_steps;
   counters_.max_seqs_in_step =

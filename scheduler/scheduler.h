@@ -90,11 +90,14 @@ class Scheduler {
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
 
-  // Puts a request into the queue. RESOURCE_EXHAUSTED "QUEUE_FULL: ..." when the queue is full;
-  // INVALID_ARGUMENT "CONTEXT_LENGTH_EXCEEDED: ..." or "REQUEST_EXCEEDS_KV_CAPACITY: ..." when it
-  // can never fit. REQUIRES: a new id above 0, a prompt that is not empty.
+  // Puts a request into the queue; its choices have the ids [id, id + num_choices). All but the
+  // first come into being when the prompt is computed. RESOURCE_EXHAUSTED "QUEUE_FULL: ..." when
+  // the queue is full; INVALID_ARGUMENT "CONTEXT_LENGTH_EXCEEDED: ..." or
+  // "REQUEST_EXCEEDS_KV_CAPACITY: ..." when it can never fit. REQUIRES: new ids above 0, a prompt
+  // that is not empty.
   absl::StatusOr<AddResult> Add(SequenceId id, std::shared_ptr<const Request> request, TimeUs now);
-  // Ends the sequence in the next Plan or Commit; unknown ids are ignored.
+  // Ends the sequence in the next Plan or Commit, and with it those that would have come out of it;
+  // unknown ids are ignored.
   void End(SequenceId id, EndReason reason);
   // Blocks [0, n) have been touched and may be handed out. Never called: all of them.
   void SetTouchedBlocks(int32_t n);
@@ -120,8 +123,8 @@ class Scheduler {
     SequenceId id = 0;
     int32_t first_position = 0;
     int32_t num_tokens = 0;
-    bool samples = false;
-    bool wants_prompt_logits = false;
+    int32_t num_draws = 0;
+    bool wants_prompt_rows = false;
   };
   struct InFlightStep {
     StepId id = 0;
@@ -135,6 +138,9 @@ class Scheduler {
     int32_t promised_blocks = 0;  // kept for sequences that wait for blocks on their way
     bool has_preempted = false;
   };
+  // Blocks that a sequence shares when it is admitted: [num_groups, num_blocks], full ones from the
+  // first on; kNoBlock where a window group does not see them.
+  using Head = std::vector<std::vector<BlockId>>;
   enum class Room : uint8_t { kNow, kLater, kPreempted };
   enum class Admission : uint8_t { kAdmitted, kWaitsForPrefix, kNoBlocks, kNoBudget };
 
@@ -160,11 +166,21 @@ class Scheduler {
   absl::Status CheckQueueHasRoom(int64_t num_tokens) const;
   void AdmitWaiting(Draft* draft);
   Admission TryAdmit(Sequence* sequence, Draft* draft);
-  int32_t NeedBeside(const Sequence& sequence, const PrefixMatch& match) const;
-  bool HasBlocksToAdmit(const Sequence& sequence, const PrefixMatch& match, int32_t first_position,
-                        int32_t num_tokens, const Draft& draft) const;
+  Head HeadOf(const PrefixMatch& match) const;
+  int32_t NeedBeside(const Sequence& sequence, const Head& head) const;
+  bool HasBlocksToAdmit(const Sequence& sequence, const Head& head, int32_t num_copied, int32_t end,
+                        const Draft& draft) const;
+  void EnterRunning(Sequence* sequence);
   void Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position, Draft* draft);
-  void CopyPartialBlock(Sequence* sequence, const PrefixMatch& match, Draft* draft);
+  void CopyLastBlock(Sequence* sequence, const std::vector<BlockId>& sources, int32_t end,
+                     Draft* draft);
+
+  // fork.cc
+  Sequence* AddChoice(const Sequence& first, uint32_t choice);
+  int32_t FirstBlockSeen(int32_t group, int32_t position) const;
+  const Sequence* ForkSource(const Sequence& sequence) const;
+  Head HeadOf(const Sequence& source, int32_t position) const;
+  Admission TryFork(Sequence* sequence, const Sequence& source, Draft* draft);
 
   // preemption.cc: memory among running sequences.
   int32_t Demand(const Sequence& sequence, int32_t group) const;
@@ -188,6 +204,7 @@ class Scheduler {
   // commit.cc
   InFlightStep TakeOldestStep(uint64_t step_id);
   void CommitPart(const InFlightPart& part, const SequenceResult& result, CommitResult* out);
+  void CommitToken(Sequence* sequence, int32_t token_id, CommitResult* out);
 
   // Constant after construction.
   const SchedulerConfig config_;

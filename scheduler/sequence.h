@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// Sequence is one request's life in the scheduler: its tokens, how far they are computed, and what
-// it holds. It decides nothing.
+// Sequence is the life of one choice of a request in the scheduler: its tokens, how far they are
+// computed, and what it holds. It decides nothing.
 //
 // WAITING: holds no block, slot or row. RUNNING: in the running list, with a seq_slot. Preemption
 // leads back to WAITING. `num_computed_tokens` chases num_tokens().
@@ -47,8 +47,9 @@ struct Sequence {
   bool is_decoding() const { return num_tokens() > num_prompt_tokens() && num_remaining() == 1; }
   // The logits of the prompt's row at `position` are still owed to the listener.
   bool WantsPromptRow(int32_t position) const {
-    return request->logits == LogitsWanted::kPromptAndGenerated &&
-           position >= num_prompt_rows_told && position < num_prompt_tokens();
+    const bool are_wanted =
+        request->logits == LogitsWanted::kPromptAndGenerated || request->num_prompt_logprobs >= 0;
+    return are_wanted && position >= num_prompt_rows_told && position < num_prompt_tokens();
   }
   // Tokens that the prefix cache may stand in for: all, but for prompt rows that are owed.
   int32_t num_reusable_tokens() const {
@@ -58,7 +59,9 @@ struct Sequence {
 
   const SequenceId id;
   const std::shared_ptr<const Request> request;
-  uint64_t arrival = 0;  // order of Add
+  int32_t num_unborn = 0;  // choices that come out of this one when the prompt is computed
+  uint32_t choice = 0;     // among the request's; the others' ids are id - choice + theirs
+  uint64_t arrival = 0;    // order of Add
   TimeUs added_at = 0;
   TimeUs first_scheduled_at = kNever;
 

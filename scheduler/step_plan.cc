@@ -35,6 +35,8 @@ const char* EndReasonName(EndReason reason) {
       return "draining";
     case EndReason::kNumericalFault:
       return "numerical_fault";
+    case EndReason::kNoTokenAllowed:
+      return "no_token_allowed";
     case EndReason::kEngineFailed:
       return "engine_failed";
   }

@@ -2,6 +2,7 @@
 #define QUIRE_SCHEDULER_STEP_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,13 @@ struct PlannedSequence {
   std::vector<std::vector<int32_t>> block_tables;
   // The last row's token is in the KV cache already (full prefix hit): nothing is written for it.
   bool last_row_cached = false;
-  bool samples = false;              // the last row draws the next token
-  bool wants_logits = false;         // of the row that draws
-  bool wants_prompt_logits = false;  // of every row
-  SamplingParams sampling;
+  // Choices [first_choice, first_choice + num_draws) draw their next token from the last row.
+  uint32_t first_choice = 0;
+  int32_t num_draws = 0;
+  // Every row is a prompt row whose logits, or whose next token's log-probability, are owed.
+  bool wants_prompt_rows = false;
+  int32_t next_token_id = -1;  // the token after the last row, where it is of the prompt
+  std::shared_ptr<const Request> request;  // for how tokens are drawn and what is wanted of them
 };
 
 struct BlockCopyPlan {
@@ -37,6 +41,7 @@ struct BlockCopyPlan {
 // A sequence is over. Usage is final here.
 struct EndedSequence {
   SequenceId id = 0;
+  uint32_t choice = 0;  // of the request
   EndReason reason = EndReason::kStop;
   int32_t stop_token_id = -1;  // the token that matched, for kStop
   int32_t prompt_tokens = 0;
@@ -67,12 +72,14 @@ const char* EndReasonName(EndReason reason);  // as in the proto, in lower case
 
 // What the device said of one planned sequence, in the plan's order.
 struct SequenceResult {
-  int32_t token_id = -1;  // the token drawn, where `samples`
+  // [num_draws] the tokens drawn; -1: there was none to draw.
+  absl::Span<const int32_t> token_ids;
   bool finite = true;
 };
 
 struct NewToken {
   SequenceId id = 0;
+  uint32_t choice = 0;  // of the request
   int32_t token_id = 0;
   int32_t index = 0;  // among the generated tokens of the sequence
 };

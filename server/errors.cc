@@ -103,6 +103,10 @@ absl::Status StatusOfEnd(const EndedSequence& end) {
     case EndReason::kNumericalFault:
       return MakeError(StatusCode::kInternal, "NUMERICAL_FAULT",
                        "the model computed a value that is not finite");
+    case EndReason::kNoTokenAllowed:
+      return MakeError(StatusCode::kInvalidArgument, "NO_TOKEN_ALLOWED",
+                       "the request's own logit_bias, allowed_token_ids, bad_words and min_tokens "
+                       "leave no token to draw; relax one of them");
     case EndReason::kEngineFailed:
       if (end.completion_tokens == 0) {
         return MakeError(StatusCode::kUnavailable, "ENGINE_RESTARTING",

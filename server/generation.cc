@@ -162,7 +162,7 @@ void Generation::OnRefused(const absl::Status& status) {
   Wake();
 }
 
-void Generation::OnToken(const NewToken& token, absl::Span<const float> /*logits*/) {
+void Generation::OnToken(const NewToken& token, const TokenScores& /*scores*/) {
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
     if (inbox_.first_token_at == 0) inbox_.first_token_at = engine_.Now();

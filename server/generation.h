@@ -85,7 +85,7 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   // TokenListener: the engine thread.
   void OnAccepted(int queue_position, int cached_tokens) override;
   void OnRefused(const absl::Status& status) override;
-  void OnToken(const NewToken& token, absl::Span<const float> logits) override;
+  void OnToken(const NewToken& token, const TokenScores& scores) override;
   void OnEnd(const EndedSequence& end) override;
 
   const std::string& request_id() const { return request_id_; }

@@ -83,7 +83,7 @@ absl::Status CpuBackend::Reserve(const ModelShape& shape, const StepLimits& limi
     samplers_.emplace_back(ops_, shape.vocab_size);
   }
   last_tokens_.resize(limits.max_num_seqs);
-  sampled_.resize(limits.max_num_seqs);
+  sampled_.resize(limits.max_samples);
   row_finite_.resize(std::max(limits.max_num_tokens, limits.max_logit_rows));
   seq_finite_.resize(limits.max_num_seqs);
   MakeAttention();
@@ -167,8 +167,8 @@ void CpuBackend::CheckStep(const HostStep& step) const {
   }
   for (const SampleRow& row : step.samples) {
     QUIRE_CHECK(row.logit_row >= 0 && row.logit_row < step.shape.num_logit_rows &&
-                    row.seq_slot >= 0 && row.seq_slot < limits_.max_num_seqs,
-                "samples are of logit rows, for slots");
+                    row.seq_slot >= -1 && row.seq_slot < limits_.max_num_seqs,
+                "samples are of logit rows, for slots or nobody");
   }
 }
 

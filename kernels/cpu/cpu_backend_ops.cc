@@ -262,7 +262,8 @@ void CpuBackend::Sample() {
     sampled_[i] = samplers_[worker].Draw(logits, row);
   });
   for (int i = 0; i < step_.shape.num_samples; ++i) {
-    last_tokens_[step_.samples[i].seq_slot] = sampled_[i];
+    const int32_t slot = step_.samples[i].seq_slot;
+    if (slot >= 0) last_tokens_[slot] = sampled_[i];
   }
 }
 

@@ -65,7 +65,7 @@ class RowQueue : public TokenListener {
     absl::MutexLock lock(&mutex_);
     rows_.push_back(std::move(row));
   }
-  void OnToken(const NewToken&, absl::Span<const float>) override {}
+  void OnToken(const NewToken&, const TokenScores&) override {}
   void OnEnd(const EndedSequence& end) override { End(StatusOfEnd(end)); }
 
  private:

@@ -52,7 +52,7 @@ class Stopwatch : public TokenListener {
     absl::MutexLock lock(&mutex_);
     done_ = true;
   }
-  void OnToken(const NewToken&, absl::Span<const float>) override {
+  void OnToken(const NewToken&, const TokenScores&) override {
     absl::MutexLock lock(&mutex_);
     times_.push_back(Clock::now());
   }

@@ -8,8 +8,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr StepLimits kLimits = {
-    .max_num_tokens = 64, .max_num_seqs = 8, .max_logit_rows = 16, .max_model_len = 64};
+constexpr StepLimits kLimits = {.max_num_tokens = 64,
+                                .max_num_seqs = 8,
+                                .max_logit_rows = 16,
+                                .max_samples = 16,
+                                .max_model_len = 64};
+
+LogitEdits NoEdits(SequenceId) { return {}; }
 
 PlannedSequence Sequence(int slot, int first_position, std::vector<int32_t> tokens,
                          std::vector<int32_t> blocks) {
@@ -20,15 +25,16 @@ PlannedSequence Sequence(int slot, int first_position, std::vector<int32_t> toke
   sequence.num_tokens = static_cast<int>(tokens.size());
   sequence.token_ids = std::move(tokens);
   sequence.block_tables = {std::move(blocks)};
+  sequence.request = std::make_shared<Request>();
   return sequence;
 }
 
 TEST(BatchTest, RowsOfAllSequencesLieOneAfterTheOther) {
   StepPlan plan;
   plan.sequences = {Sequence(0, 0, {10, 11, 12}, {5}), Sequence(1, 6, {20, 21}, {7, 3, 9})};
-  plan.sequences[1].samples = true;
+  plan.sequences[1].num_draws = 1;
   Batch batch(kLimits, /*num_groups=*/1, /*block_size=*/4);
-  batch.Build(plan);
+  batch.Build(plan, NoEdits);
   const HostStep& step = batch.step();
   EXPECT_THAT(step.token_ids, ElementsAre(10, 11, 12, 20, 21));
   EXPECT_THAT(step.positions, ElementsAre(0, 1, 2, 6, 7));
@@ -49,19 +55,21 @@ TEST(BatchTest, ARowThatIsCachedAlreadyIsNotWritten) {
   plan.sequences = {Sequence(0, 7, {9}, {1, 2})};
   plan.sequences[0].last_row_cached = true;
   Batch batch(kLimits, 1, 4);
-  batch.Build(plan);
+  batch.Build(plan, NoEdits);
   EXPECT_THAT(batch.step().slots, ElementsAre(-1));
 }
 
 TEST(BatchTest, PromptLogitsTapEveryRowAndShareTheLastWithTheDraw) {
   StepPlan plan;
   plan.sequences = {Sequence(0, 0, {1}, {0}), Sequence(1, 0, {2, 3}, {1})};
-  plan.sequences[0].samples = true;
-  plan.sequences[1].samples = true;
-  plan.sequences[1].wants_prompt_logits = true;
-  plan.sequences[1].wants_logits = true;
+  plan.sequences[0].num_draws = 1;
+  plan.sequences[1].num_draws = 1;
+  auto request = std::make_shared<Request>();
+  request->logits = LogitsWanted::kPromptAndGenerated;
+  plan.sequences[1].request = request;
+  plan.sequences[1].wants_prompt_rows = true;
   Batch batch(kLimits, 1, 4);
-  batch.Build(plan);
+  batch.Build(plan, NoEdits);
   EXPECT_THAT(batch.step().logit_rows, ElementsAre(0, 1, 2));
   EXPECT_THAT(batch.step().logit_taps, ElementsAre(1, 2));
   EXPECT_EQ(batch.outputs()[0].sample_tap, -1);
@@ -77,7 +85,7 @@ TEST(BatchTest, EveryGroupHasItsOwnTablesAndSlots) {
   StepPlan plan;
   plan.sequences = {sequence};
   Batch batch(kLimits, /*num_groups=*/2, 4);
-  batch.Build(plan);
+  batch.Build(plan, NoEdits);
   EXPECT_THAT(batch.step().slots, ElementsAre(25, 9));
   EXPECT_THAT(batch.step().block_tables, ElementsAre(8, 6, -1, 2));
 }
@@ -85,12 +93,12 @@ TEST(BatchTest, EveryGroupHasItsOwnTablesAndSlots) {
 TEST(BatchTest, NothingOfTheStepBeforeRemains) {
   StepPlan plan;
   plan.sequences = {Sequence(0, 0, {1, 2, 3}, {0})};
-  plan.sequences[0].samples = true;
+  plan.sequences[0].num_draws = 1;
   plan.copies = {{.source = 4, .target = 5}};
   Batch batch(kLimits, 1, 4);
-  batch.Build(plan);
+  batch.Build(plan, NoEdits);
   EXPECT_EQ(batch.step().copies.size(), 1u);
-  batch.Build(StepPlan{});
+  batch.Build(StepPlan{}, NoEdits);
   EXPECT_EQ(batch.step().shape.num_tokens, 0);
   EXPECT_EQ(batch.step().shape.num_samples, 0);
   EXPECT_TRUE(batch.step().copies.empty());

@@ -25,8 +25,11 @@ TEST(CalibrationTest, WritesNothingAndReadsTheFirstBlockOnly) {
   });
   const auto files = ModelFiles::Open(OwnGoldenPath("models/llama_mha"));
   ASSERT_TRUE(files.ok()) << files.status();
-  constexpr StepLimits kLimits = {
-      .max_num_tokens = 64, .max_num_seqs = 4, .max_logit_rows = 4, .max_model_len = 256};
+  constexpr StepLimits kLimits = {.max_num_tokens = 64,
+                                  .max_num_seqs = 4,
+                                  .max_logit_rows = 4,
+                                  .max_samples = 4,
+                                  .max_model_len = 256};
   const auto transformer = Transformer::Load(**files, backend, kLimits.max_model_len);
   ASSERT_TRUE(transformer.ok()) << transformer.status();
   KvModel kv;
@@ -58,8 +61,11 @@ TEST(CalibrationTest, AFailingDeviceIsReported) {
       [](const HostStep&, FakeBackend::Answer*) { return absl::InternalError("no device"); });
   const auto files = ModelFiles::Open(OwnGoldenPath("models/llama_mha"));
   ASSERT_TRUE(files.ok()) << files.status();
-  constexpr StepLimits kLimits = {
-      .max_num_tokens = 64, .max_num_seqs = 4, .max_logit_rows = 4, .max_model_len = 256};
+  constexpr StepLimits kLimits = {.max_num_tokens = 64,
+                                  .max_num_seqs = 4,
+                                  .max_logit_rows = 4,
+                                  .max_samples = 4,
+                                  .max_model_len = 256};
   const auto transformer = Transformer::Load(**files, backend, kLimits.max_model_len);
   ASSERT_TRUE(transformer.ok()) << transformer.status();
   KvSpec spec;

@@ -30,6 +30,7 @@ std::unique_ptr<EngineLoop> MakeEngine(FakeBackend::OnStep on_step, int max_num_
   parts.limits = {.max_num_tokens = 64,
                   .max_num_seqs = max_num_seqs,
                   .max_logit_rows = 64,
+                  .max_samples = 64,
                   .max_model_len = kMaxModelLen};
   EXPECT_TRUE(parts.backend->Reserve(parts.transformer->shape(), parts.limits).ok());
   KvModel kv;
@@ -75,21 +76,22 @@ class Gate {
   Event open_;
 };
 
-// Writes down the order of calls.
+// Writes down the order of calls, until all choices have ended.
 class Diary : public TokenListener {
  public:
+  explicit Diary(int num_choices = 1) : num_left_(num_choices) {}
   void OnAccepted(int, int) override { entries_.push_back("accepted"); }
   void OnRefused(const absl::Status&) override { entries_.push_back("refused"); }
   void OnPromptLogits(int position, absl::Span<const float>) override {
     entries_.push_back(absl::StrCat("prompt@", position));
   }
-  void OnToken(const NewToken& token, absl::Span<const float> logits) override {
-    entries_.push_back(
-        absl::StrCat("token", token.index, "=", token.token_id, logits.empty() ? "" : "+logits"));
+  void OnToken(const NewToken& token, const TokenScores& scores) override {
+    entries_.push_back(absl::StrCat(NameOf(token.choice), "token", token.index, "=", token.token_id,
+                                    scores.logits.empty() ? "" : "+logits"));
   }
   void OnEnd(const EndedSequence& end) override {
-    entries_.push_back(absl::StrCat("end:", end.completion_tokens));
-    done_.Notify();
+    entries_.push_back(absl::StrCat(NameOf(end.choice), "end:", end.completion_tokens));
+    if (--num_left_ == 0) done_.Notify();
   }
   std::string Read() {
     done_.Wait();
@@ -97,6 +99,11 @@ class Diary : public TokenListener {
   }
 
  private:
+  static std::string NameOf(uint32_t choice) {
+    return choice == 0 ? "" : absl::StrCat("choice", choice, ".");
+  }
+
+  int num_left_;
   std::vector<std::string> entries_;
   Event done_;
 };
@@ -117,6 +124,44 @@ TEST(EngineLoopTest, LogitsComeWhereTheyAreWantedOnce) {
   ASSERT_TRUE(engine->Submit(request, diary).ok());
   EXPECT_EQ(diary->Read(),
             "accepted prompt@0 prompt@1 prompt@2 token0=3+logits token1=4+logits end:2");
+}
+
+TEST(EngineLoopTest, AllChoicesAreToldToOneListener) {
+  const auto engine = MakeEngine(Pass);
+  auto request = MakeRequest(5, 2);
+  request->num_choices = 2;
+  auto diary = std::make_shared<Diary>(2);
+  const auto id = engine->Submit(request, diary);
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(diary->Read(),
+            "accepted token0=5 choice1.token0=5 token1=6 choice1.token1=6 end:2 choice1.end:2");
+  EXPECT_EQ(*engine->Submit(MakeRequest(1, 1), std::make_shared<Diary>()), *id + 2)
+      << "each choice has an id";
+}
+
+TEST(EngineLoopTest, RulesSeeTheTokensOfTheirOwnChoice) {
+  std::vector<std::string> seen;
+  const auto engine = MakeEngine([&](const HostStep& step, FakeBackend::Answer* answer) {
+    for (size_t i = 0; i < step.samples.size(); ++i) {
+      const SampleRow& row = step.samples[i];
+      std::string text = absl::StrCat(row.choice, ":");
+      for (const TokenCount& count : row.edits.counts) {
+        absl::StrAppend(&text, " ", count.token_id, "x", count.num_generated,
+                        count.in_prompt ? "p" : "");
+      }
+      seen.push_back(text);
+      answer->sampled[i] = 20 + static_cast<int32_t>(row.choice);
+    }
+    return absl::OkStatus();
+  });
+  auto request = MakeRequest(3, 3);
+  request->num_choices = 2;
+  request->sampling.presence_penalty = 1;
+  auto diary = std::make_shared<Diary>(2);
+  ASSERT_TRUE(engine->Submit(request, diary).ok());
+  diary->Read();
+  EXPECT_EQ(absl::StrJoin(seen, ", "),
+            "0: 7x0p, 1: 7x0p, 0: 7x0p 20x1, 1: 7x0p 21x1, 0: 7x0p 20x2, 1: 7x0p 21x2");
 }
 
 TEST(EngineLoopTest, WithoutTokensToGenerateAPromptIsOnlyComputed) {
@@ -214,7 +259,7 @@ class Persistent : public TokenListener, public std::enable_shared_from_this<Per
   bool Ask() { return engine_->EngineLoop::Submit(MakeRequest(4, 3), shared_from_this()).ok(); }
   void OnAccepted(int, int) override {}
   void OnRefused(const absl::Status&) override { refused = true; }
-  void OnToken(const NewToken&, absl::Span<const float>) override {}
+  void OnToken(const NewToken&, const TokenScores&) override {}
   void OnEnd(const EndedSequence& end) override {
     if (end.reason == EndReason::kDraining) {
       drained = true;
@@ -268,9 +313,9 @@ TEST(EngineLoopTest, AFullInboxRefusesWithoutWaiting) {
 class FirstTokenStep : public SequenceRecorder {
  public:
   explicit FirstTokenStep(const int* num_steps) : num_steps_(num_steps) {}
-  void OnToken(const NewToken& token, absl::Span<const float> logits) override {
+  void OnToken(const NewToken& token, const TokenScores& scores) override {
     if (token.index == 0) step = *num_steps_;
-    SequenceRecorder::OnToken(token, logits);
+    SequenceRecorder::OnToken(token, scores);
   }
   int step = 0;
 

@@ -21,8 +21,8 @@ TEST_F(EndingTest, NoTokensAskedEndsWithThePrompt) {
   Add('a', Ask{.prompt = Fresh(12), .max_tokens = 0, .logits = LogitsWanted::kPromptAndGenerated});
   EXPECT_EQ(Step(), "a:+9@0");
   EXPECT_EQ(Step(), "a:+3@9 / a=length");
-  EXPECT_EQ(last_plan.sequences[0].samples, false);
-  EXPECT_EQ(last_plan.sequences[0].wants_prompt_logits, true);
+  EXPECT_EQ(last_plan.sequences[0].num_draws, 0);
+  EXPECT_EQ(last_plan.sequences[0].wants_prompt_rows, true);
   EXPECT_TRUE(last_commit.tokens.empty());
 }
 
@@ -46,7 +46,7 @@ TEST_F(EndingTest, PromptRowsAreWantedOnceAlsoAfterAPreemption) {
   while (scheduler().Stats().num_preemptions == 0) Step();
   while (last_plan.sequences.empty() || last_plan.sequences.back().id != Id('b')) Step();
   EXPECT_EQ(last_plan.sequences.back().first_position, 0);
-  EXPECT_EQ(last_plan.sequences.back().wants_prompt_logits, false);
+  EXPECT_EQ(last_plan.sequences.back().wants_prompt_rows, false);
   RunToEnd();
 }
 

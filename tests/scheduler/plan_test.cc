@@ -9,7 +9,7 @@ using PlanTest = SchedulerTest;
 TEST_F(PlanTest, PromptIsComputedInOneStepAndThenOneTokenAtATime) {
   Add('a', 6, 3);
   EXPECT_EQ(Step(), "a:+6@0");
-  EXPECT_EQ(last_plan.sequences[0].samples, true);
+  EXPECT_EQ(last_plan.sequences[0].num_draws, 1);
   EXPECT_EQ(Step(), "a:+1@6");
   EXPECT_EQ(Step(), "a:+1@7 / a=length");
   EXPECT_EQ(Step(), "");
@@ -22,10 +22,10 @@ TEST_F(PlanTest, LongPromptIsChunkedByTheTokenBudget) {
   config.max_num_batched_tokens = 16;
   Add('a', 40, 2);
   EXPECT_EQ(Step(), "a:+16@0");
-  EXPECT_EQ(last_plan.sequences[0].samples, false);
+  EXPECT_EQ(last_plan.sequences[0].num_draws, 0);
   EXPECT_EQ(Step(), "a:+16@16");
   EXPECT_EQ(Step(), "a:+8@32");
-  EXPECT_EQ(last_plan.sequences[0].samples, true);
+  EXPECT_EQ(last_plan.sequences[0].num_draws, 1);
   EXPECT_EQ(Step(), "a:+1@40 / a=length");
 }
 

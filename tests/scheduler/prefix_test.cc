@@ -28,7 +28,7 @@ TEST_F(PrefixTest, FullHitComputesTheLastRowWithoutWriting) {
   Step();
   Add('b', Ask{.prompt = prompt, .max_tokens = 2});
   EXPECT_EQ(Step(), "b:+1@7(cached)");
-  EXPECT_EQ(last_plan.sequences[0].samples, true);
+  EXPECT_EQ(last_plan.sequences[0].num_draws, 1);
   EXPECT_EQ(last_plan.sequences[0].block_tables[0].size(), 2u);
   EXPECT_EQ(Step(), "b:+1@8 / b=length") << "the next token goes to a block of its own";
   EXPECT_EQ(last_commit.ended[0].cached_tokens, 8);
@@ -169,8 +169,7 @@ TEST_F(PrefixTest, PromptLogitsNeedEveryRowAndWaitForNobody) {
   Add('a', Ask{.prompt = shared, .max_tokens = 1});
   Add('b', Ask{.prompt = shared, .max_tokens = 1, .logits = LogitsWanted::kPromptAndGenerated});
   EXPECT_EQ(Step(), "a:+8@0 b:+8@0 / a=length b=length");
-  EXPECT_EQ(last_plan.sequences[1].wants_prompt_logits, true);
-  EXPECT_EQ(last_plan.sequences[1].wants_logits, true);
+  EXPECT_EQ(last_plan.sequences[1].wants_prompt_rows, true);
   EXPECT_EQ(last_commit.ended[1].cached_tokens, 0);
 }
 

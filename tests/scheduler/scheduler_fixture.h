@@ -27,6 +27,7 @@ class SchedulerTest : public testing::Test {
     TimeUs time_limit = kNever;
     TimeUs queue_deadline = kNever;
     std::string salt = {};
+    int32_t num_choices = 1;
   };
 
   // Change `config` before the first call of anything else.
@@ -64,6 +65,7 @@ class SchedulerTest : public testing::Test {
     request->time_limit = ask.time_limit;
     request->queue_deadline = ask.queue_deadline;
     request->cache_salt = ask.salt;
+    request->num_choices = ask.num_choices;
     request->stop_token_ids = {kStopToken};
     const absl::StatusOr<AddResult> added = scheduler().Add(Id(name), request, now);
     scheduler().CheckInvariants();
@@ -82,15 +84,21 @@ class SchedulerTest : public testing::Test {
     return last_plan.Describe();
   }
 
-  // Commits the oldest step: what ended, as text. Tokens drawn are 1000, 1001, ... by index.
+  // Commits the oldest step: what ended, as text. Tokens drawn are 1000 * (choice + 1) + position.
   std::string Commit() {
     const StepPlan plan = in_flight_.front();
     in_flight_.pop_front();
     std::vector<SequenceResult> results(plan.sequences.size());
+    std::vector<std::vector<int32_t>> drawn(plan.sequences.size());
     for (size_t i = 0; i < results.size(); ++i) {
       const PlannedSequence& planned = plan.sequences[i];
       const int32_t end = planned.first_position + planned.num_tokens;
-      results[i].token_id = planned.id == stops ? kStopToken : 1000 + end;
+      for (int32_t choice = 0; choice < planned.num_draws; ++choice) {
+        const SequenceId id = planned.id + choice;
+        const int32_t token = 1000 * (planned.first_choice + choice + 1) + end;
+        drawn[i].push_back(id == stops ? kStopToken : id == draws_nothing ? -1 : token);
+      }
+      results[i].token_ids = drawn[i];
       results[i].finite = planned.id != breaks;
     }
     last_commit = scheduler().Commit(plan.step_id, results, now);
@@ -126,8 +134,9 @@ class SchedulerTest : public testing::Test {
 
   SchedulerConfig config;
   TimeUs now = 0;
-  SequenceId stops = 0;   // draws the stop token
-  SequenceId breaks = 0;  // has a value that is not finite
+  SequenceId stops = 0;          // draws the stop token
+  SequenceId draws_nothing = 0;  // all its tokens are banned
+  SequenceId breaks = 0;         // has a value that is not finite
   AddResult last_added;
   StepPlan last_plan;
   CommitResult last_commit;

@@ -32,16 +32,17 @@ inline int32_t DrawFrom(uint64_t history, uint64_t seed, int32_t vocab_size) {
                               static_cast<uint64_t>(vocab_size));
 }
 
-// All that a sequence will ever be, known from its request alone.
+// All that a choice will ever be, known from its request alone.
 struct Truth {
   Truth() = default;
-  Truth(const Request& request, int32_t vocab_size) : tokens(request.prompt_token_ids) {
+  Truth(const Request& request, int32_t choice, int32_t vocab_size)
+      : tokens(request.prompt_token_ids) {
     uint64_t history = StartOfHistory(request.cache_salt);
     for (const int32_t token : tokens) {
       histories.push_back(history = ExtendHistory(history, token));
     }
     for (int32_t i = 0; i < request.max_tokens; ++i) {
-      tokens.push_back(DrawFrom(history, request.sampling.seed, vocab_size));
+      tokens.push_back(DrawFrom(history, request.sampling.seed + 77 * choice, vocab_size));
       histories.push_back(history = ExtendHistory(history, tokens.back()));
     }
   }
@@ -64,7 +65,8 @@ class ShadowDevice {
 
   // Checks a plan against the steps that are not committed. "" or what is wrong.
   std::string Accept(const StepPlan& plan);
-  // Runs the oldest step: fills in the tokens drawn. `truths`: of the sequences that live.
+  // Runs the oldest step: fills in the tokens drawn, valid until the next Run. `truths`: of the
+  // sequences that live.
   std::string Run(const StepPlan& plan, const std::map<SequenceId, Truth>& truths,
                   std::vector<SequenceResult>* results);
   // The oldest step has committed.
@@ -80,17 +82,23 @@ class ShadowDevice {
   static int32_t NumWritten(const PlannedSequence& planned) {
     return planned.num_tokens - (planned.last_row_cached ? 1 : 0);
   }
+  static SequenceId FirstChoiceOf(const StepPlan& plan, SequenceId id) {
+    for (const PlannedSequence& planned : plan.sequences) {
+      if (planned.id == id) return id - planned.first_choice;
+    }
+    return 0;
+  }
   uint64_t& Slot(int32_t block, int32_t position) {
     return slots_[static_cast<size_t>(block) * config_.block_size + position % config_.block_size];
   }
-  std::string RunSequence(const PlannedSequence& planned, const Truth& truth,
-                          SequenceResult* result);
+  std::string RunSequence(const PlannedSequence& planned, const Truth& truth);
   std::string CheckSeen(const PlannedSequence& planned, int32_t group, int32_t position,
                         const Truth& truth);
 
   const SchedulerConfig config_;
-  std::vector<uint64_t> slots_;      // [num_blocks, block_size]; 0: poison
-  std::vector<int32_t> last_token_;  // [max_num_seqs]
+  std::vector<uint64_t> slots_;              // [num_blocks, block_size]; 0: poison
+  std::vector<int32_t> last_token_;          // [max_num_seqs]
+  std::vector<std::vector<int32_t>> drawn_;  // of the step that ran last: [sequences, num_draws]
   // Blocks that uncommitted steps name, and for whom.
   std::map<uint64_t, std::map<int32_t, std::set<User>>> named_;
 };
@@ -104,7 +112,7 @@ inline std::string ShadowDevice::Accept(const StepPlan& plan) {
   for (const PlannedSequence& planned : plan.sequences) {
     const std::string who = absl::StrCat("sequence ", planned.id, ": ");
     num_tokens += planned.num_tokens;
-    num_logit_rows += planned.wants_prompt_logits ? planned.num_tokens : planned.samples;
+    num_logit_rows += planned.wants_prompt_rows ? planned.num_tokens : planned.num_draws > 0;
     if (planned.num_tokens < 1) return who + "planned without rows";
     if (!slots.insert(planned.seq_slot).second) return who + "seq_slot is taken";
     if (planned.seq_slot < 0 || planned.seq_slot >= config_.max_num_seqs) return who + "seq_slot";
@@ -123,10 +131,15 @@ inline std::string ShadowDevice::Accept(const StepPlan& plan) {
     }
   }
   for (const BlockCopyPlan& copy : plan.copies) {
-    if (written.contains(copy.source)) return "the source of a copy is written";
     if (!named.contains(copy.target) || named[copy.target].size() != 1) return "stray copy";
-    written.insert({copy.target, *named[copy.target].begin()});
-    named[copy.source].insert({0, 0});
+    const User target = *named[copy.target].begin();
+    // Copies come before the rows of the step: the choice that is copied from may write on.
+    const auto writer = written.find(copy.source);
+    if (writer != written.end() && writer->second.id != FirstChoiceOf(plan, target.id)) {
+      return "the source of a copy is written";
+    }
+    written.insert({copy.target, target});
+    if (writer == written.end()) named[copy.source].insert({0, 0});
   }
   for (const auto& [block, user] : written) {
     for (const User& other : named[block]) {
@@ -154,18 +167,24 @@ inline std::string ShadowDevice::Run(const StepPlan& plan,
     for (int32_t i = 0; i < config_.block_size; ++i) Slot(copy.target, i) = Slot(copy.source, i);
   }
   results->resize(plan.sequences.size());
+  drawn_.assign(plan.sequences.size(), {});
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& planned = plan.sequences[i];
     const auto truth = truths.find(planned.id);
     if (truth == truths.end()) continue;  // ended meanwhile: its rows are nobody's business
-    const std::string wrong = RunSequence(planned, truth->second, &(*results)[i]);
+    const std::string wrong = RunSequence(planned, truth->second);
     if (!wrong.empty()) return absl::StrCat("sequence ", planned.id, ": ", wrong);
+    const int32_t end = planned.first_position + planned.num_tokens;
+    for (int32_t choice = 0; choice < planned.num_draws; ++choice) {
+      drawn_[i].push_back(truths.at(planned.id + choice).tokens[end]);
+    }
+    if (planned.num_draws > 0) last_token_[planned.seq_slot] = drawn_[i][0];
+    (*results)[i].token_ids = drawn_[i];
   }
   return "";
 }
 
-inline std::string ShadowDevice::RunSequence(const PlannedSequence& planned, const Truth& truth,
-                                             SequenceResult* result) {
+inline std::string ShadowDevice::RunSequence(const PlannedSequence& planned, const Truth& truth) {
   const int32_t end = planned.first_position + planned.num_tokens;
   for (int32_t p = planned.first_position; p < end; ++p) {
     int32_t token = planned.token_ids[p - planned.first_position];
@@ -189,10 +208,6 @@ inline std::string ShadowDevice::RunSequence(const PlannedSequence& planned, con
       const std::string wrong = CheckSeen(planned, static_cast<int32_t>(group), p, truth);
       if (!wrong.empty()) return wrong;
     }
-  }
-  if (planned.samples) {
-    result->token_id = truth.tokens[end];
-    last_token_[planned.seq_slot] = result->token_id;
   }
   return "";
 }

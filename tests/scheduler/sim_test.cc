@@ -57,6 +57,7 @@ TEST(SimTest, RandomScenariosServeEveryTokenRightAndEndEverySequenceOnce) {
   EXPECT_GT(counts.preemptions, 0);
   EXPECT_GT(counts.full_hits, 0);
   EXPECT_GT(counts.copies, 0);
+  EXPECT_GT(counts.draws_of_several, 0);
   EXPECT_GT(counts.failed_steps, 0);
   for (const EndReason reason :
        {EndReason::kStop, EndReason::kLength, EndReason::kAborted, EndReason::kCancelled,

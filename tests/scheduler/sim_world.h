@@ -23,6 +23,7 @@ namespace quire {
 struct SimCounts {
   int64_t scenarios = 0, requests = 0, refused = 0, steps = 0, preemptions = 0, hit_tokens = 0;
   int64_t full_hits = 0, copies = 0, failed_steps = 0, faults = 0, overtakes = 0;
+  int64_t draws_of_several = 0;
   int64_t ends[16] = {};
 };
 
@@ -64,6 +65,7 @@ class SimWorld {
  private:
   struct Live {
     std::shared_ptr<const Request> request;
+    SequenceId first_id = 0;  // of the request's choices
     bool end_asked = false;
     int32_t num_told = 0;         // tokens
     int32_t num_prompt_rows = 0;  // logits planned
@@ -145,7 +147,10 @@ class SimWorld {
     if (Chance(8)) request->deadline = now_ + Pick(0, 100'000);
     if (Chance(8)) request->time_limit = now_ + Pick(0, 100'000);
     if (Chance(8)) request->queue_deadline = now_ + Pick(0, 50'000);
-    const SequenceId id = next_id_++;
+    if (Chance(25)) request->num_choices = Pick(2, 5);
+    if (Chance(8)) request->num_prompt_logprobs = 0;
+    const SequenceId id = next_id_;
+    next_id_ += request->num_choices;
     const absl::StatusOr<AddResult> added = scheduler_->Add(id, request, now_);
     ++counts_->requests;
     if (!added.ok()) {
@@ -154,9 +159,13 @@ class SimWorld {
       return;
     }
     Print(absl::StrCat("add ", SequenceName(id), " prompt ", prompt.size(), " max_tokens ",
-                       request->max_tokens, " priority ", request->priority));
-    live_[id].request = request;
-    truths_[id] = Truth(*request, kVocabSize);
+                       request->max_tokens, " priority ", request->priority, " choices ",
+                       request->num_choices));
+    for (int32_t choice = 0; choice < request->num_choices; ++choice) {
+      live_[id + choice].request = request;
+      live_[id + choice].first_id = id;
+      truths_[id + choice] = Truth(*request, choice, kVocabSize);
+    }
   }
 
   void CheckRefusal(const absl::Status& status) {
@@ -181,7 +190,14 @@ class SimWorld {
     if (next_id_ == 1) return;
     const SequenceId id = static_cast<SequenceId>(Pick(1, static_cast<int32_t>(next_id_) - 1));
     scheduler_->End(id, Chance(50) ? EndReason::kCancelled : EndReason::kAborted);
-    if (const auto found = live_.find(id); found != live_.end()) found->second.end_asked = true;
+    const auto found = live_.find(id);
+    if (found == live_.end()) return;
+    found->second.end_asked = true;
+    if (found->second.first_id != id) return;
+    // Ends those, too, that have not come out of it yet.
+    for (auto& [other_id, other] : live_) {
+      if (other.first_id == id && other.num_told == 0) other.end_asked = true;
+    }
   }
 
   void PlanStep() {
@@ -202,26 +218,31 @@ class SimWorld {
     live.num_rows += planned.num_tokens;
     live.num_kv_rows += planned.num_tokens - planned.last_row_cached;
     counts_->full_hits += planned.last_row_cached;
+    counts_->draws_of_several += planned.num_draws > 1;
     // Each row is computed once, and once more for every preemption.
     EXPECT_LE(live.num_rows,
               int64_t{num_prompt + live.request->max_tokens} * (config_.max_preemptions + 1));
-    if (planned.wants_prompt_logits) {
+    if (planned.wants_prompt_rows) {
       // All prompt rows, in order; again only where a step in flight was lost to a preemption.
-      EXPECT_EQ(live.request->logits, LogitsWanted::kPromptAndGenerated);
+      EXPECT_TRUE(WantsPromptRows(*live.request));
       EXPECT_EQ(planned.first_position, live.num_prompt_rows);
       live.num_prompt_rows += planned.num_tokens;
       EXPECT_LE(live.num_prompt_rows, num_prompt);
     }
-    EXPECT_EQ(planned.wants_logits, planned.samples && live.request->logits != LogitsWanted::kNone);
-    if (!live.was_planned) NotePassing(planned.id);
-    live.was_planned = true;
+    // Later choices come out of the first one, in no queue.
+    if (!live.was_planned && live.first_id == planned.id) NotePassing(planned.id);
+    for (int32_t i = 0; i < std::max(1, planned.num_draws); ++i) {
+      live_[planned.id + i].was_planned = true;
+    }
   }
 
   // Without shared prefixes, only a request that waits for blocks is passed by a later one.
   void NotePassing(SequenceId id) {
     const int32_t priority = live_[id].request->priority;
     for (auto& [other_id, other] : live_) {
-      if (other_id >= id || other.was_planned || other.request->priority < priority) continue;
+      if (other_id >= id || other_id != other.first_id || other.was_planned ||
+          other.request->priority < priority)
+        continue;
       ++counts_->overtakes;
       if (config_.prefix_caching) continue;
       EXPECT_LE(++other.times_passed, config_.max_overtakes) << "request " << other_id;
@@ -240,7 +261,9 @@ class SimWorld {
       EXPECT_TRUE(committed.tokens.empty());
       Told(committed.ended);
       for (const PlannedSequence& planned : plan.sequences) {
-        EXPECT_FALSE(live_.contains(planned.id)) << "outlived its failed step";
+        for (int32_t i = 0; i < std::max(1, planned.num_draws); ++i) {
+          EXPECT_FALSE(live_.contains(planned.id + i)) << "outlived its failed step";
+        }
       }
     } else {
       for (SequenceResult& result : results) {
@@ -283,7 +306,12 @@ class SimWorld {
     }
   }
 
+  static bool WantsPromptRows(const Request& request) {
+    return request.logits == LogitsWanted::kPromptAndGenerated || request.num_prompt_logprobs >= 0;
+  }
+
   void CheckEnd(const EndedSequence& end, const Live& live) {
+    EXPECT_EQ(end.id, live.first_id + end.choice);
     const auto num_prompt = static_cast<int32_t>(live.request->prompt_token_ids.size());
     EXPECT_EQ(end.prompt_tokens, num_prompt);
     EXPECT_EQ(end.completion_tokens, live.num_told);
@@ -303,10 +331,10 @@ class SimWorld {
     if (is_whole) {
       EXPECT_EQ(live.num_told, live.request->max_tokens);
     }
-    if (is_whole && live.request->logits == LogitsWanted::kPromptAndGenerated) {
-      EXPECT_EQ(live.num_prompt_rows, num_prompt);
+    if (is_whole && WantsPromptRows(*live.request)) {
+      EXPECT_EQ(live.num_prompt_rows, end.choice == 0 ? num_prompt : 0);
     }
-    if (is_whole && end.num_preemptions == 0) {
+    if (is_whole && end.num_preemptions == 0 && end.choice == 0) {
       EXPECT_EQ(live.num_kv_rows + end.cached_tokens,
                 num_prompt + std::max(0, live.request->max_tokens - 1));
     }

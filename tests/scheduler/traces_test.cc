@@ -70,7 +70,11 @@ TEST_P(TracesTest, PagedMemoryHoldsSeveralTimesTheSequencesOfContiguousReservati
         most_wasted = std::max(most_wasted, slots - planned.first_position - planned.num_tokens);
       }
     }
-    const std::vector<SequenceResult> results(plan.sequences.size());
+    const int32_t drawn = 0;
+    std::vector<SequenceResult> results(plan.sequences.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (plan.sequences[i].num_draws > 0) results[i].token_ids = absl::MakeConstSpan(&drawn, 1);
+    }
     scheduler().Commit(plan.step_id, results, now);
     most_at_once = std::max(most_at_once, scheduler().Stats().num_running);
   }

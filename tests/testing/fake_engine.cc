@@ -242,7 +242,7 @@ void FakeEngine::Turn() {
 
 void FakeEngine::GiveToken(SequenceId id, Sequence& sequence, int32_t token_id) {
   if (sequence.first_token_at == kNever) sequence.first_token_at = Now();
-  sequence.listener->OnToken({id, token_id, sequence.num_tokens++}, {});
+  sequence.listener->OnToken({id, 0, token_id, sequence.num_tokens++}, {});
 }
 
 void FakeEngine::EndSequence(SequenceId id, EndReason reason, int32_t stop_token_id) {

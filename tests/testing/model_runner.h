@@ -37,6 +37,7 @@ class ModelRunner {
     absl::Status status = runner->backend_->Reserve(shape, {.max_num_tokens = kMaxStepTokens,
                                                             .max_num_seqs = 1,
                                                             .max_logit_rows = kMaxStepTokens,
+                                                            .max_samples = kMaxStepTokens,
                                                             .max_model_len = max_model_len});
     if (status.ok()) status = runner->backend_->AllocateKv(runner->KvSpecOf(shape));
     if (!status.ok()) return status;

@@ -26,8 +26,9 @@ class SequenceRecorder : public TokenListener {
     (void)position;
     prompt_logits.emplace_back(logits.begin(), logits.end());
   }
-  void OnToken(const NewToken& token, absl::Span<const float> logits) override {
+  void OnToken(const NewToken& token, const TokenScores& scores) override {
     tokens.push_back(token.token_id);
+    const absl::Span<const float> logits = scores.logits;
     if (!logits.empty()) generated_logits.emplace_back(logits.begin(), logits.end());
   }
   void OnEnd(const EndedSequence& ended) override {
