@@ -90,6 +90,23 @@ TEST_F(PreTokenizerGoldenTest, NamesThatItCannotBeExactAboutAreRefusedWithTheRea
               HasSubstr("no tokenizer.ggml.pre"));
 }
 
+// The published patterns of these take time that grows with the square of such texts: minutes.
+TEST_F(PreTokenizerGoldenTest, LongRunsOfOneCharacterTakeTimeThatGrowsWithThem) {
+  for (const char* name : {"jais-2", "tiny_aya", "afmoe", "superbpe", "deepseek-llm"}) {
+    vocab_.pre = name;
+    const auto tokenizer = Tokenizer::FromVocab(vocab_);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    for (const char unit : {' ', '1'}) {
+      for (const char* tail : {"", "x", "\xC2\xBD"}) {
+        const std::string text = std::string(200'000, unit) + tail;
+        const auto ids = (*tokenizer)->Encode(text, {.add_special = false});
+        ASSERT_TRUE(ids.ok()) << name << " " << ids.status();
+        EXPECT_EQ(*(*tokenizer)->Decode(*ids, false), text) << name;
+      }
+    }
+  }
+}
+
 TEST_F(PreTokenizerGoldenTest, AddsBosWhereTheFileDoesNotSayOnlyForModelsThatDo) {
   const auto begins = [this](const char* name) {
     vocab_.pre = name;

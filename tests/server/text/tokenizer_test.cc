@@ -100,6 +100,16 @@ TEST(TokenizerFilesTest, RefusesWhatLooksLikeATokenizerAndIsNone) {
     EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kInvalidArgument) << json;
   }
   ModelFolder folder;
+  for (const std::string& open : {std::string("["), std::string("{\"decoder\":")}) {
+    std::string deep;
+    for (int i = 0; i < 100'000; ++i) deep += open;
+    folder.Write("tokenizer.json", deep);
+    EXPECT_EQ(Tokenizer::Open(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
+    folder.Write("tokenizer.json", TinyTokenizer("null", "{\"a\":0}"));
+    folder.Write("tokenizer_config.json", deep);
+    EXPECT_EQ(Tokenizer::Open(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
+    folder.Write("tokenizer_config.json", "{}");
+  }
   folder.Write("tokenizer.json", TinyTokenizer("null", R"({"a":0,"b":4000000000})"));
   EXPECT_THAT(std::string(Tokenizer::Open(folder.path()).status().message()),
               HasSubstr("4000000000"));
