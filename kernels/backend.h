@@ -172,12 +172,14 @@ class Backend {
 
   struct QkvArgs {
     int layer = 0;
-    VectorId norm;  // [hidden_size]
-    MatrixId qkv;   // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]
-    VectorId bias;  // [(num_heads + 2 * num_kv_heads) * head_dim], or none
-    RopeId rope;    // none: a layer without rope
+    VectorId norm;    // [hidden_size]
+    MatrixId qkv;     // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]
+    VectorId bias;    // [(num_heads + 2 * num_kv_heads) * head_dim], or none
+    VectorId q_norm;  // [head_dim], or none: RMSNorm of every head of q, before rope
+    VectorId k_norm;  // the same of k
+    RopeId rope;      // none: a layer without rope
   };
-  // RMSNorm of the residual, q, k and v, rotation of q and k; k and v go to their slots.
+  // RMSNorm of the residual, q, k and v, norms and rotation of q and k; k and v go to their slots.
   virtual void NormQkvRopeAppend(const QkvArgs& args) = 0;
   // Causal attention of this step's q over the KV of `layer`, through the block tables.
   virtual void Attend(int layer) = 0;

@@ -8,6 +8,14 @@
 
 namespace quire {
 
+// Multipliers of a kF8E4M3 weight: one for each block of `block_rows` x `block_cols` elements, in
+// rows of blocks; blocks at the end may be cut. No data: all are 1. Not owned.
+struct WeightScales {
+  const float* data = nullptr;
+  int64_t block_rows = 0;
+  int64_t block_cols = 0;
+};
+
 // A weight as it lies in a file, row-major [rows, cols]; a vector has rows == 1. Not owned: the
 // file's mapping outlives the view. `cols` is a multiple of the dtype's block_elems, and `data`
 // has rows * cols / block_elems * block_bytes readable bytes, of any alignment: whoever opened the
@@ -17,6 +25,7 @@ struct WeightView {
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
+  WeightScales scales = {};
 };
 
 // In which order a file stores the rows of one attention head of q or k.

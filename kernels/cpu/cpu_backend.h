@@ -88,7 +88,7 @@ class CpuBackend final : public Backend {
   void NormRows(VectorId norm);
   // Token `row` of the step, with what was drawn for its slot filled in.
   int32_t TokenOf(int row) const;
-  void RotateAndAppend(int row, int layer, const RopeTable* rope, int worker);
+  void RotateAndAppend(int row, const QkvArgs& args, const RopeTable* rope, int worker);
   // From `row` on, the first row that does not continue the block of the row before it.
   int NextBlockStart(absl::Span<const int32_t> slots, int row) const;
   // row_finite_ of rows [num_rows, row_size].
@@ -98,7 +98,7 @@ class CpuBackend final : public Backend {
   void CheckLogits();
 
   // [size], or null for "none".
-  const float* BiasOf(VectorId id, int64_t size) const;
+  const float* OptionalVector(VectorId id, int64_t size) const;
   const float* NormOf(VectorId id) const;  // [hidden_size]
   absl::Span<const int32_t> SlotsOf(int layer) const;
 

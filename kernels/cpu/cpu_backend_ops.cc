@@ -40,10 +40,11 @@ void CpuBackend::Multiply(GemmFn kernel, const PackedMatrix& matrix, const uint1
   });
 }
 
-const float* CpuBackend::BiasOf(VectorId id, int64_t size) const {
+const float* CpuBackend::OptionalVector(VectorId id, int64_t size) const {
   if (id.value < 0) return nullptr;
   const absl::Span<const float> vector = weights_.Vector(id);
-  QUIRE_CHECK(static_cast<int64_t>(vector.size()) == size, "a bias has the size of its product");
+  QUIRE_CHECK(static_cast<int64_t>(vector.size()) == size,
+              "a vector has the size of what it is added to or multiplies");
   return vector.data();
 }
 
@@ -113,14 +114,14 @@ void CpuBackend::NormQkvRopeAppend(const QkvArgs& args) {
   const int num_tokens = step_.shape.num_tokens;
   NormRows(args.norm);
   Multiply(gemm_.store, matrix, memory_.normed, memory_.hidden_stride, num_tokens,
-           {.bias = BiasOf(args.bias, qkv_size_), .out = memory_.qkv, .ldo = qkv_size_});
+           {.bias = OptionalVector(args.bias, qkv_size_), .out = memory_.qkv, .ldo = qkv_size_});
 
   const absl::Span<const int32_t> slots = SlotsOf(args.layer);
   ForRows(num_tokens, qkv_size_ * 4, [&](int begin, int end, int worker) {
     // Rows of one block stay in one chunk: the first may clear what the others write.
     begin = NextBlockStart(slots, begin);
     end = NextBlockStart(slots, end);
-    for (int row = begin; row < end; ++row) RotateAndAppend(row, args.layer, rope, worker);
+    for (int row = begin; row < end; ++row) RotateAndAppend(row, args, rope, worker);
   });
 }
 
@@ -134,10 +135,12 @@ int CpuBackend::NextBlockStart(absl::Span<const int32_t> slots, int row) const {
   return row;
 }
 
-void CpuBackend::RotateAndAppend(int row, int layer, const RopeTable* rope, int worker) {
+void CpuBackend::RotateAndAppend(int row, const QkvArgs& args, const RopeTable* rope, int worker) {
+  const int layer = args.layer;
   const int head_dim = shape_->head_dim;
   const int position = step_.positions[row];
-  const auto rotate = [&](const float* x, uint16_t* out) {
+  const auto rotate = [&](float* x, const float* norm, uint16_t* out) {
+    if (norm != nullptr) ops_.rms_norm_head(x, norm, head_dim, shape_->norm_eps, x);
     if (rope == nullptr) {
       ops_.round_row(x, head_dim, padded_head_dim_, out);
     } else {
@@ -145,10 +148,12 @@ void CpuBackend::RotateAndAppend(int row, int layer, const RopeTable* rope, int 
                        out);
     }
   };
-  const float* x = memory_.qkv + static_cast<int64_t>(row) * qkv_size_;
+  const float* const q_norm = OptionalVector(args.q_norm, head_dim);
+  const float* const k_norm = OptionalVector(args.k_norm, head_dim);
+  float* x = memory_.qkv + static_cast<int64_t>(row) * qkv_size_;
   uint16_t* q = memory_.q + static_cast<int64_t>(row) * shape_->num_heads * padded_head_dim_;
   for (int head = 0; head < shape_->num_heads; ++head) {
-    rotate(x, q);
+    rotate(x, q_norm, q);
     x += head_dim;
     q += padded_head_dim_;
   }
@@ -158,7 +163,7 @@ void CpuBackend::RotateAndAppend(int row, int layer, const RopeTable* rope, int 
   uint16_t* const key = memory_.kv_rows + static_cast<int64_t>(worker) * 2 * padded_head_dim_;
   uint16_t* const value = key + padded_head_dim_;
   for (int head = 0; head < shape_->num_kv_heads; ++head) {
-    rotate(x, key);
+    rotate(x, k_norm, key);
     ops_.round_row(x + kv_size, head_dim, padded_head_dim_, value);
     kv_.Append(layer, head, slot, key, value);
     x += head_dim;
@@ -181,8 +186,9 @@ void CpuBackend::OutProjAdd(MatrixId out, VectorId bias) {
   QUIRE_CHECK(matrix.rows == hidden_size && !matrix.is_gate_up &&
                   matrix.cols == shape_->num_heads * shape_->head_dim,
               "out is [hidden_size, num_heads * head_dim]");
-  Multiply(gemm_.add, matrix, memory_.attended, memory_.attended_stride, step_.shape.num_tokens,
-           {.bias = BiasOf(bias, hidden_size), .out = memory_.residual, .ldo = hidden_size});
+  Multiply(
+      gemm_.add, matrix, memory_.attended, memory_.attended_stride, step_.shape.num_tokens,
+      {.bias = OptionalVector(bias, hidden_size), .out = memory_.residual, .ldo = hidden_size});
 }
 
 void CpuBackend::NormMlpAdd(const MlpArgs& args) {
@@ -197,13 +203,14 @@ void CpuBackend::NormMlpAdd(const MlpArgs& args) {
   const int num_tokens = step_.shape.num_tokens;
   NormRows(args.norm);
   Multiply(gemm_.silu_mul, gate_up, memory_.normed, memory_.hidden_stride, num_tokens,
-           {.bias = BiasOf(args.gate_bias, mlp_size),
-            .up_bias = BiasOf(args.up_bias, mlp_size),
+           {.bias = OptionalVector(args.gate_bias, mlp_size),
+            .up_bias = OptionalVector(args.up_bias, mlp_size),
             .out_bf16 = memory_.mlp,
             .ldo = memory_.mlp_stride});
-  Multiply(
-      gemm_.add, down, memory_.mlp, memory_.mlp_stride, num_tokens,
-      {.bias = BiasOf(args.down_bias, hidden_size), .out = memory_.residual, .ldo = hidden_size});
+  Multiply(gemm_.add, down, memory_.mlp, memory_.mlp_stride, num_tokens,
+           {.bias = OptionalVector(args.down_bias, hidden_size),
+            .out = memory_.residual,
+            .ldo = hidden_size});
 }
 
 void CpuBackend::FindFiniteRows(const float* data, int num_rows, int row_size) {

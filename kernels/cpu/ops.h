@@ -43,6 +43,7 @@ using UnpackRowFn = void (*)(const uint8_t* row, int64_t cols, uint16_t* out);
 // set in the calling thread. None allocates.
 struct CpuOps {
   void (*rms_norm)(const float* x, const float* weight, int cols, float eps, uint16_t* out);
+  void (*rms_norm_head)(const float* x, const float* weight, int cols, float eps, float* out);
   bool (*all_finite)(const float* x, int64_t n);
   void (*rotate_head)(const float* x, const float* cos, const float* sin, int head_dim,
                       int padded_head_dim, uint16_t* out);
@@ -54,7 +55,14 @@ struct CpuOps {
   UnpackRowFn unpack_bf16;
   UnpackRowFn unpack_q4_0;
   UnpackRowFn unpack_q4_1;
+  UnpackRowFn unpack_q5_0;
+  UnpackRowFn unpack_q5_1;
   UnpackRowFn unpack_q8_0;
+  UnpackRowFn unpack_q4_k;
+  UnpackRowFn unpack_q5_k;
+  UnpackRowFn unpack_q6_k;
+  // `cols` elements of one scale.
+  void (*unpack_f8_e4m3)(const uint8_t* row, int64_t cols, float scale, uint16_t* out);
 
   // Id of the largest logit, the lowest among equals; NaNs are left out; 0 when nothing is left.
   int32_t (*argmax)(const float* logits, int n);

@@ -8,6 +8,7 @@
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/sampling_kernels.h"
 #include "kernels/cpu/unpack.h"
+#include "kernels/cpu/unpack_k.h"
 
 namespace quire {
 inline namespace QUIRE_ISA {
@@ -16,6 +17,7 @@ extern const CpuOps kCpuOps;
 // Included by one source of each instruction set. NOLINTNEXTLINE(misc-definitions-in-headers)
 const CpuOps kCpuOps = {
     .rms_norm = RmsNormRow,
+    .rms_norm_head = RmsNormHead,
     .all_finite = AllFinite,
     .rotate_head = RotateHead,
     .round_row = RoundRow,
@@ -25,7 +27,13 @@ const CpuOps kCpuOps = {
     .unpack_bf16 = UnpackBf16Row,
     .unpack_q4_0 = UnpackQ40Row,
     .unpack_q4_1 = UnpackQ41Row,
+    .unpack_q5_0 = UnpackQ50Row,
+    .unpack_q5_1 = UnpackQ51Row,
     .unpack_q8_0 = UnpackQ80Row,
+    .unpack_q4_k = UnpackQ4KRow,
+    .unpack_q5_k = UnpackQ5KRow,
+    .unpack_q6_k = UnpackQ6KRow,
+    .unpack_f8_e4m3 = UnpackF8E4M3Row,
     .argmax = ArgMaxRow,
     .scale = ScaleRow,
     .sum_levels = SumLevels,

@@ -82,12 +82,65 @@ inline void UnpackQ41Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   }
 }
 
+// The fifth bits of 32 numbers, as 0 or 16: bit i of the 32-bit word at `bits` is number i's.
+// `half` says which 16.
+QUIRE_INLINE I32x16 FifthBits(const uint8_t* bits, int half) {
+  static const int32_t kBitOfLane[16] = {1 << 0,  1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
+                                         1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                                         1 << 12, 1 << 13, 1 << 14, 1 << 15};
+  const I32x16 lane = LoadInt(kBitOfLane);
+  const int32_t word = bits[2 * half] | bits[2 * half + 1] << 8;
+  return Select(EqualInt(BroadcastInt(word) & lane, lane), BroadcastInt(16), BroadcastInt(0));
+}
+
+// As UnpackNibbles, with fifth bits at `bits`.
+QUIRE_INLINE void UnpackFives(const uint8_t* bits, const uint8_t* quants, int zero_point,
+                              F32x16 scale, F32x16 min, uint16_t* out) {
+  const I32x16 bytes = LoadU8(quants);
+  const I32x16 zero = BroadcastInt(zero_point);
+  const I32x16 low = ((bytes & BroadcastInt(15)) | FifthBits(bits, 0)) - zero;
+  const I32x16 high = (ShiftRight<4>(bytes) | FifthBits(bits, 1)) - zero;
+  StoreBf16(out, Fma(ToFloat(low), scale, min));
+  StoreBf16(out + 16, Fma(ToFloat(high), scale, min));
+}
+
+inline void UnpackQ50Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; i += 32, row += 22) {
+    UnpackFives(row + 2, row + 6, 16, BroadcastF16(row), Zero16(), out + i);
+  }
+}
+
+inline void UnpackQ51Row(const uint8_t* row, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; i += 32, row += 24) {
+    UnpackFives(row + 4, row + 8, 0, BroadcastF16(row), BroadcastF16(row + 2), out + i);
+  }
+}
+
 inline void UnpackQ80Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; i += 32, row += 34) {
     const F32x16 scale = BroadcastF16(row);
     const int8_t* quants = reinterpret_cast<const int8_t*>(row + 2);
     StoreBf16(out + i, Fma(ToFloat(LoadI8(quants)), scale, Zero16()));
     StoreBf16(out + i + 16, Fma(ToFloat(LoadI8(quants + 16)), scale, Zero16()));
+  }
+}
+
+// An E4M3 number shifted into an fp16 is 2^-8 of itself, denormals included, but for its two NaNs.
+QUIRE_INLINE uint16_t HalfOfE4M3(uint8_t bits) {
+  const uint32_t sign = (uint32_t{bits} & 0x80u) << 8;
+  const uint32_t magnitude = bits & 0x7fu;
+  return static_cast<uint16_t>(sign | (magnitude == 0x7fu ? 0x7e00u : magnitude << 7));
+}
+
+// out = rne_bf16(fma(q, scale, 0)).
+inline void UnpackF8E4M3Row(const uint8_t* row, int64_t cols, float scale, uint16_t* out) {
+  const F32x16 scales = Broadcast(scale);
+  for (int64_t i = 0; i < cols; i += 16) {
+    const int n = cols - i < 16 ? static_cast<int>(cols - i) : 16;
+    uint16_t halves[16] = {};
+    for (int lane = 0; lane < n; ++lane) halves[lane] = HalfOfE4M3(row[i + lane]);
+    const F32x16 values = LoadF16(halves) * Broadcast(256.0f);
+    StoreBf16N(out + i, Fma(values, scales, Zero16()), n);
   }
 }
 

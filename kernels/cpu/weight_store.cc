@@ -52,10 +52,36 @@ UnpackRowFn WeightStore::UnpackFor(DType dtype) const {
       return ops_.unpack_q4_0;
     case DType::kQ4_1:
       return ops_.unpack_q4_1;
+    case DType::kQ5_0:
+      return ops_.unpack_q5_0;
+    case DType::kQ5_1:
+      return ops_.unpack_q5_1;
     case DType::kQ8_0:
       return ops_.unpack_q8_0;
+    case DType::kQ4_K:
+      return ops_.unpack_q4_k;
+    case DType::kQ5_K:
+      return ops_.unpack_q5_k;
+    case DType::kQ6_K:
+      return ops_.unpack_q6_k;
+    case DType::kF8E4M3:
+      break;  // not by row: it has scales beside
   }
   return nullptr;
+}
+
+void WeightStore::UnpackRow(const WeightView& view, int64_t row, uint16_t* out) const {
+  const auto* source = reinterpret_cast<const uint8_t*>(view.data) + row * RowBytes(view);
+  if (view.dtype != DType::kF8E4M3) return UnpackFor(view.dtype)(source, view.cols, out);
+  const WeightScales& scales = view.scales;
+  if (scales.data == nullptr) return ops_.unpack_f8_e4m3(source, view.cols, 1.0f, out);
+  const int64_t blocks_per_row = (view.cols + scales.block_cols - 1) / scales.block_cols;
+  const float* const scale = scales.data + row / scales.block_rows * blocks_per_row;
+  for (int64_t i = 0; i < blocks_per_row; ++i) {
+    const int64_t begin = i * scales.block_cols;
+    ops_.unpack_f8_e4m3(source + begin, std::min(scales.block_cols, view.cols - begin), scale[i],
+                        out + begin);
+  }
 }
 
 void WeightStore::PackRows(absl::Span<const MatrixPart> parts, int64_t begin, int num_rows,
@@ -66,8 +92,7 @@ void WeightStore::PackRows(absl::Span<const MatrixPart> parts, int64_t begin, in
   for (int i = 0; i < num_rows; ++i, ++row) {
     while (row >= parts[part_idx].view.rows) row -= parts[part_idx++].view.rows;
     const MatrixPart& part = parts[part_idx];
-    const std::byte* source = part.view.data + FileRow(part, row) * RowBytes(part.view);
-    UnpackFor(part.view.dtype)(reinterpret_cast<const uint8_t*>(source), cols, rows + i * cols);
+    UnpackRow(part.view, FileRow(part, row), rows + i * cols);
   }
   PackPanel(rows, cols, num_rows, static_cast<int>(cols), panel);
 }

@@ -55,6 +55,8 @@ class WeightStore {
   // rows: scratch [kPanelCols, cols].
   void PackRows(absl::Span<const MatrixPart> parts, int64_t begin, int num_rows, uint16_t* rows,
                 uint16_t* panel) const;
+  // One row of the file as bf16. out: [view.cols].
+  void UnpackRow(const WeightView& view, int64_t row, uint16_t* out) const;
   UnpackRowFn UnpackFor(DType dtype) const;
 
   const CpuOps& ops_;

@@ -24,7 +24,7 @@ constexpr int kNumBlocks = 40;
 constexpr int kMaxModelLen = kBlockSize * kMaxBlocks;
 
 // Nothing is a multiple of a vector, a panel or a tile; layer 1 has a window of its own group.
-ScalarDecoder::Spec OddSpec(bool biases) {
+ScalarDecoder::Spec OddSpec(bool all_parts) {
   ScalarDecoder::Spec spec;
   spec.shape = {.num_layers = 3,
                 .hidden_size = 90,
@@ -35,7 +35,9 @@ ScalarDecoder::Spec OddSpec(bool biases) {
                 .vocab_size = 133,
                 .norm_eps = 1e-5f};
   spec.windows = {0, 50, 0};
-  spec.biases = biases;
+  spec.biases = all_parts;
+  spec.qk_norms = all_parts;
+  if (all_parts) spec.layers_without_rope = {2};
   return spec;
 }
 
@@ -181,8 +183,8 @@ std::vector<int32_t> RandomTokens(int count, int vocab_size, uint32_t seed) {
 class CpuBackendTest : public IsaTest {
  protected:
   // The logits of all tokens, in order, are those of the scalar decoder.
-  void CheckSchedule(const Schedule& schedule, bool biases) {
-    const ScalarDecoder::Spec spec = OddSpec(biases);
+  void CheckSchedule(const Schedule& schedule, bool all_parts) {
+    const ScalarDecoder::Spec spec = OddSpec(all_parts);
     const ScalarDecoder decoder(spec);
     std::vector<int> lengths(8, 0);
     for (const auto& step : schedule) {
@@ -216,22 +218,22 @@ class CpuBackendTest : public IsaTest {
 QUIRE_FOR_EACH_ISA(CpuBackendTest);
 
 TEST_P(CpuBackendTest, OneSequenceAtOnceEqualsTheScalarForward) {
-  CheckSchedule({{{0, 300}}}, /*biases=*/false);
+  CheckSchedule({{{0, 300}}}, /*all_parts=*/false);
 }
 
 TEST_P(CpuBackendTest, OddChunksEqualTheScalarForward) {
   CheckSchedule({{{0, 1}}, {{0, 31}}, {{0, 7}}, {{0, 61}}, {{0, 1}}, {{0, 1}}, {{0, 198}}},
-                /*biases=*/true);
+                /*all_parts=*/true);
 }
 
 TEST_P(CpuBackendTest, MixedBatchesEqualTheScalarForward) {
   Schedule schedule = {{{0, 40}, {1, 33}}, {{2, 64}, {0, 1}, {1, 1}, {3, 5}}};
   for (int i = 0; i < 40; ++i) schedule.push_back({{1, 1}, {3, 1}, {0, 1}, {2, i % 7 + 1}});
-  CheckSchedule(schedule, /*biases=*/true);
+  CheckSchedule(schedule, /*all_parts=*/true);
 }
 
 TEST_P(CpuBackendTest, DrawsAreThoseOfTheDefinitionAndFeedTheNextStep) {
-  const ScalarDecoder::Spec spec = OddSpec(/*biases=*/false);
+  const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   const ScalarDecoder decoder(spec);
   Session session(decoder, spec, GetParam(), 2);
   std::vector<std::vector<int32_t>> tokens = {RandomTokens(20, spec.shape.vocab_size, 1)};
@@ -256,7 +258,7 @@ TEST_P(CpuBackendTest, DrawsAreThoseOfTheDefinitionAndFeedTheNextStep) {
 }
 
 TEST_P(CpuBackendTest, ARowWithoutSlotReadsTheCacheAndWritesNothing) {
-  const ScalarDecoder::Spec spec = OddSpec(/*biases=*/false);
+  const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   const ScalarDecoder decoder(spec);
   Session session(decoder, spec, GetParam(), 2);
   const std::vector<std::vector<int32_t>> tokens = {RandomTokens(64, spec.shape.vocab_size, 1)};
@@ -274,7 +276,7 @@ TEST_P(CpuBackendTest, ARowWithoutSlotReadsTheCacheAndWritesNothing) {
 }
 
 TEST_P(CpuBackendTest, ANotFiniteRowIsReportedForItsSequenceAlone) {
-  const ScalarDecoder::Spec spec = OddSpec(/*biases=*/false);
+  const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   const ScalarDecoder decoder(spec);
   Session session(decoder, spec, GetParam(), 2);
   const std::vector<std::vector<int32_t>> tokens = {RandomTokens(50, spec.shape.vocab_size, 1),
@@ -293,7 +295,7 @@ TEST_P(CpuBackendTest, ANotFiniteRowIsReportedForItsSequenceAlone) {
 }
 
 TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
-  const ScalarDecoder::Spec spec = OddSpec(/*biases=*/false);
+  const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   const ScalarDecoder decoder(spec);
   CpuBackend backend({GetParam(), ""}, 2);
   const Backend::Forward forward = decoder.LoadInto(backend, kMaxModelLen);
@@ -339,7 +341,7 @@ TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
 }
 
 TEST(CpuBackend, RefusesMoreKvThanTheMachineHas) {
-  const ScalarDecoder::Spec spec = OddSpec(/*biases=*/false);
+  const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   CpuBackend backend({CpuIsa::kReference, ""}, 1);
   ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 16, kMaxModelLen}).ok());
   KvSpec kv;

@@ -44,6 +44,23 @@ TEST_P(OpsTest, RmsNormEqualsItsDefinition) {
   }
 }
 
+TEST_P(OpsTest, NormsOfHeadsEqualTheirDefinitionInPlaceToo) {
+  for (Values values : {Values::kUsual, Values::kSpecial}) {
+    for (int cols : {2, 15, 16, 20, 32, 80, 128}) {
+      auto x = RandomFloats(cols, values, random_);
+      const auto weight = RandomFloats(cols, values, random_);
+      std::vector<float> actual(cols + 1, 5.0f), expected(cols);
+      ops().rms_norm_head(x.data(), weight.data(), cols, 1e-6f, actual.data());
+      reference::RmsNormHead(x.data(), weight.data(), cols, 1e-6f, expected.data());
+      EXPECT_EQ(actual[cols], 5.0f) << "what follows is not touched";
+      actual.resize(cols);
+      EXPECT_TRUE(SameBits(actual, expected)) << cols;
+      ops().rms_norm_head(x.data(), weight.data(), cols, 1e-6f, x.data());
+      EXPECT_TRUE(SameBits(x, expected)) << cols;
+    }
+  }
+}
+
 TEST_P(OpsTest, NotFiniteValuesAreFoundWhereverTheyAre) {
   for (int size : {1, 15, 16, 17, 576}) {
     std::vector<float> x = RandomFloats(size, Values::kUsual, random_);
@@ -101,7 +118,10 @@ TEST_P(OpsTest, UnpackingEqualsItsDefinition) {
     UnpackRowFn unpack;
   } formats[] = {{DType::kF32, ops().unpack_f32},   {DType::kF16, ops().unpack_f16},
                  {DType::kBF16, ops().unpack_bf16}, {DType::kQ4_0, ops().unpack_q4_0},
-                 {DType::kQ4_1, ops().unpack_q4_1}, {DType::kQ8_0, ops().unpack_q8_0}};
+                 {DType::kQ4_1, ops().unpack_q4_1}, {DType::kQ5_0, ops().unpack_q5_0},
+                 {DType::kQ5_1, ops().unpack_q5_1}, {DType::kQ8_0, ops().unpack_q8_0},
+                 {DType::kQ4_K, ops().unpack_q4_k}, {DType::kQ5_K, ops().unpack_q5_k},
+                 {DType::kQ6_K, ops().unpack_q6_k}};
   for (const auto& format : formats) {
     const DTypeInfo info = InfoOf(format.dtype);
     for (int blocks : {1, 2, 15, 16, 17, 64, 577}) {
@@ -118,6 +138,46 @@ TEST_P(OpsTest, UnpackingEqualsItsDefinition) {
       actual.resize(cols);
       EXPECT_TRUE(SameBits(actual, expected)) << info.name << " " << blocks;
     }
+  }
+}
+
+TEST_P(OpsTest, UnpackingOfEightBitFloatsEqualsItsDefinition) {
+  std::vector<uint8_t> bytes;
+  for (int i = 0; i < 256 + 7; ++i) bytes.push_back(static_cast<uint8_t>(i));
+  for (const float scale : {1.0f, -0.37f, 1e-37f, 3e38f, 0.0f, INFINITY}) {
+    for (const int64_t cols : {1, 15, 16, 17, 256, 263}) {
+      const WeightView view = {reinterpret_cast<const std::byte*>(bytes.data()),
+                               DType::kF8E4M3,
+                               1,
+                               cols,
+                               {&scale, 1, cols}};
+      std::vector<uint16_t> actual(cols + 1, kUntouched), expected(cols);
+      ops().unpack_f8_e4m3(bytes.data(), cols, scale, actual.data());
+      reference::UnpackRow(view, 0, expected.data());
+      EXPECT_EQ(actual[cols], kUntouched);
+      actual.resize(cols);
+      EXPECT_TRUE(SameBits(actual, expected)) << cols << " times " << scale;
+    }
+  }
+}
+
+// https://arxiv.org/abs/2209.05433, table 1: the smallest and largest of each kind.
+TEST(Unpack, EightBitFloatsAreThoseOfThePaper) {
+  const std::pair<int, float> expected[] = {
+      {0x00, 0.0f},    {0x80, -0.0f},   {0x01, 0x1p-9f}, {0x07, 0.875f * 0x1p-6f},
+      {0x08, 0x1p-6f}, {0x38, 1.0f},    {0x3c, 1.5f},    {0xc0, -2.0f},
+      {0x7e, 448.0f},  {0xfe, -448.0f}, {0x77, 240.0f},  {0x78, 256.0f}};
+  for (const auto& [bits, value] : expected) {
+    const auto byte = static_cast<std::byte>(bits);
+    float found = 0;
+    reference::Dequantize({&byte, DType::kF8E4M3, 1, 1}, 0, &found);
+    EXPECT_EQ(found, value) << bits;
+  }
+  for (const int bits : {0x7f, 0xff}) {
+    const auto byte = static_cast<std::byte>(bits);
+    float found = 0;
+    reference::Dequantize({&byte, DType::kF8E4M3, 1, 1}, 0, &found);
+    EXPECT_TRUE(std::isnan(found)) << bits;
   }
 }
 

@@ -68,6 +68,10 @@ ScalarDecoder::ScalarDecoder(const Spec& spec) : spec_(spec), next_seed_(spec.se
       layer.up_bias = RandomVector(s.intermediate_size, 0, 0.1f);
       layer.down_bias = RandomVector(s.hidden_size, 0, 0.1f);
     }
+    if (spec.qk_norms) {
+      layer.q_norm = RandomVector(s.head_dim, 1.5f, 0.2f);
+      layer.k_norm = RandomVector(s.head_dim, 1.5f, 0.2f);
+    }
     layers_.push_back(std::move(layer));
   }
 }
@@ -98,13 +102,17 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
   // q, k and v, each bf16 [num_tokens, heads of its own, head_dim].
   std::vector<uint16_t> x = NormRows(residual, layer.attention_norm, s.norm_eps);
   const float* bias = DataOrNull(layer.qkv_bias);
-  const auto project = [&](const Matrix& matrix, bool rotate) {
+  const bool has_rope = std::count(spec_.layers_without_rope.begin(),
+                                   spec_.layers_without_rope.end(), layer_idx) == 0;
+  const std::vector<float> none;
+  const auto project = [&](const Matrix& matrix, const std::vector<float>& norm, bool rotate) {
     std::vector<float> rows(num_tokens * matrix.rows);
     std::vector<uint16_t> rounded(rows.size());
     reference::GemmStore(x.data(), matrix.bf16.data(), bias, num_tokens, matrix.rows, matrix.cols,
                          rows.data());
     for (size_t i = 0; i < rows.size(); i += hd) {
       const int position = static_cast<int>(i) / matrix.rows;
+      if (!norm.empty()) reference::RmsNormHead(&rows[i], norm.data(), hd, s.norm_eps, &rows[i]);
       if (rotate) {
         reference::RotateHead(&rows[i], position, inv_freq_.data(), kRopeScale, hd, &rounded[i]);
       } else {
@@ -114,9 +122,9 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
     if (bias != nullptr) bias += matrix.rows;
     return rounded;
   };
-  const std::vector<uint16_t> q = project(layer.q, true);
-  const std::vector<uint16_t> k = project(layer.k, true);
-  const std::vector<uint16_t> v = project(layer.v, false);
+  const std::vector<uint16_t> q = project(layer.q, layer.q_norm, has_rope);
+  const std::vector<uint16_t> k = project(layer.k, layer.k_norm, has_rope);
+  const std::vector<uint16_t> v = project(layer.v, none, false);
 
   std::vector<uint16_t> attended(num_tokens * s.num_heads * hd);
   for (int token = 0; token < num_tokens; ++token) {
@@ -184,7 +192,13 @@ Backend::Forward ScalarDecoder::LoadInto(Backend& backend, int max_positions) co
         .norm = vector(layer.attention_norm),
         .qkv = backend.PackMatrix({{layer.q.View()}, {layer.k.View()}, {layer.v.View()}}).value(),
         .bias = vector(layer.qkv_bias),
+        .q_norm = vector(layer.q_norm),
+        .k_norm = vector(layer.k_norm),
         .rope = rope};
+    if (std::count(spec_.layers_without_rope.begin(), spec_.layers_without_rope.end(),
+                   id.qkv.layer) > 0) {
+      id.qkv.rope = RopeId{};
+    }
     id.out = backend.PackMatrix({{layer.out.View()}}).value();
     id.out_bias = vector(layer.out_bias);
     id.mlp = {.norm = vector(layer.mlp_norm),

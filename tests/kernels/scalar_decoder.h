@@ -18,6 +18,8 @@ class ScalarDecoder {
     ModelShape shape;
     std::vector<int> windows;  // [num_layers], 0: all
     bool biases = false;
+    bool qk_norms = false;
+    std::vector<int> layers_without_rope = {};
     uint32_t seed = 1;
   };
   explicit ScalarDecoder(const Spec& spec);
@@ -40,6 +42,7 @@ class ScalarDecoder {
     std::vector<float> attention_norm, mlp_norm;
     Matrix q, k, v, out, gate, up, down;
     std::vector<float> qkv_bias, out_bias, gate_bias, up_bias, down_bias;  // may be empty
+    std::vector<float> q_norm, k_norm;                                     // may be empty
   };
 
   Matrix RandomMatrix(int rows, int cols, float scale);

@@ -86,6 +86,28 @@ TEST_P(WeightStoreTest, GateAndUpPanelsAlternate) {
   }
 }
 
+// Scales by element, by row, and by blocks that do not divide the matrix.
+TEST_P(WeightStoreTest, EightBitFloatsAreMultipliedByTheScaleOfTheirBlock) {
+  constexpr int kRows = 70, kCols = 150;
+  File file(DType::kF8E4M3, kRows, kCols, 9);
+  std::vector<float> scales(kRows * kCols);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = 0.25f + 0.001f * static_cast<float>(i);
+  for (const auto& [block_rows, block_cols] :
+       {std::pair{kRows, kCols}, {1, kCols}, {32, 64}, {128, 128}}) {
+    file.view.scales = {scales.data(), block_rows, block_cols};
+    const auto id = store_.PackMatrix({{file.view}});
+    ASSERT_TRUE(id.ok());
+    const int blocks_per_row = (kCols + block_cols - 1) / block_cols;
+    for (int row = 0; row < kRows; ++row) {
+      EXPECT_TRUE(SameBits(RowOf(store_.Matrix(*id), row), file.Row(row))) << row;
+      // 0x38 is 1: what it becomes is the scale.
+      file.bytes[row * kCols + row] = 0x38;
+      EXPECT_EQ(file.Row(row)[row],
+                RneBf16(scales[row / block_rows * blocks_per_row + row / block_cols]));
+    }
+  }
+}
+
 TEST_P(WeightStoreTest, VectorsKeepTheirPrecision) {
   const File a(DType::kF32, 1, 8, 7), b(DType::kF16, 1, 6, 8);
   const auto id = store_.PackVector({{a.view, RowOrder::kRotaryInterleaved, 4}, {b.view}});

@@ -6,12 +6,24 @@
 #include "kernels/cpu/reference/math.h"
 
 namespace quire::reference {
+namespace {
 
-void RmsNorm(const float* x, const float* weight, int cols, float eps, uint16_t* out) {
+float ScaleOf(const float* x, int cols, float eps) {
   Sum16 squares;
   for (int i = 0; i < cols; ++i) squares.Add(i, x[i] * x[i]);
-  const float r = 1.0f / std::sqrt(squares.Total() / static_cast<float>(cols) + eps);
+  return 1.0f / std::sqrt(squares.Total() / static_cast<float>(cols) + eps);
+}
+
+}  // namespace
+
+void RmsNorm(const float* x, const float* weight, int cols, float eps, uint16_t* out) {
+  const float r = ScaleOf(x, cols, eps);
   for (int i = 0; i < cols; ++i) out[i] = RneBf16((x[i] * r) * weight[i]);
+}
+
+void RmsNormHead(const float* x, const float* weight, int cols, float eps, float* out) {
+  const float r = ScaleOf(x, cols, eps);
+  for (int i = 0; i < cols; ++i) out[i] = (x[i] * r) * weight[i];
 }
 
 }  // namespace quire::reference

@@ -9,6 +9,10 @@ namespace quire::reference {
 // x, weight: [cols]; out: bf16 [cols].
 void RmsNorm(const float* x, const float* weight, int cols, float eps, uint16_t* out);
 
+// The same without the rounding, for heads of q and k that are rotated and rounded next:
+// out = (x * r) * weight. out: fp32 [cols], may be x.
+void RmsNormHead(const float* x, const float* weight, int cols, float eps, float* out);
+
 }  // namespace quire::reference
 
 #endif  // QUIRE_KERNELS_CPU_REFERENCE_NORM_H_
