@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "engine/gguf_override.h"
 #include "scheduler/scheduler.h"
 
 namespace quire {
@@ -12,6 +14,7 @@ namespace quire {
 // chose and why.
 struct EngineConfig {
   std::string model_path;  // directory, or .gguf
+  std::vector<GgufOverride> gguf_overrides;
   int32_t num_threads = 0;
   int32_t block_size = 32;
   int64_t kv_cache_bytes = 0;  // 0: min(4 GiB, 25 % of what the cgroup leaves)

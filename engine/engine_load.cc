@@ -17,6 +17,7 @@
 #include "engine/memory_budget.h"
 #include "engine/model_files.h"
 #include "engine/transformer.h"
+#include "engine/weights.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace quire {
@@ -82,6 +83,9 @@ ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const K
   // Whatever else decides about tokens is named beside the hash.
   info.fingerprint = absl::StrFormat("%016x-%s.%d-kv-bf16", files.Fingerprint(),
                                      backend.NumericsMode(), kNumericsVersion);
+  if (files.config().rope.kind == RopeKind::kDynamic) {  // its base follows from the length
+    absl::StrAppend(&info.fingerprint, "-rope-", kv.max_model_len);
+  }
   info.vocab_size = files.config().vocab_size;
   info.eos_token_ids.assign(files.eos_token_ids().begin(), files.eos_token_ids().end());
   info.bos_token_id = files.config().bos_token_id.value_or(-1);
@@ -130,8 +134,11 @@ SchedulerConfig MakeSchedulerConfig(const EngineConfig& config, const KvPlan& kv
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
                                                      const LoadProgress& progress) {
   Phases phases(progress);
-  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(config.model_path);
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files =
+      ModelFiles::Open(config.model_path, config.gguf_overrides);
   if (!files.ok()) return files.status();
+  // Before anything is said or costs time; Transformer::Load finds them again.
+  if (absl::Status status = FindWeights(**files).status(); !status.ok()) return status;
   absl::StatusOr<KvPlan> kv = PlanKv(config, (*files)->config(), AvailableMemoryBytes(),
                                      NumWeights(**files) * kPackedBytesPerWeight);
   if (!kv.ok()) return kv.status();

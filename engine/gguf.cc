@@ -46,15 +46,26 @@ absl::StatusOr<DType> DTypeOfGgml(uint32_t type) {
       return DType::kQ4_0;
     case 3:
       return DType::kQ4_1;
+    case 6:
+      return DType::kQ5_0;
+    case 7:
+      return DType::kQ5_1;
     case 8:
       return DType::kQ8_0;
+    case 12:
+      return DType::kQ4_K;
+    case 13:
+      return DType::kQ5_K;
+    case 14:
+      return DType::kQ6_K;
     case 30:
       return DType::kBF16;
     default: {
       const char* name = GgmlTypeName(type);
       return absl::InvalidArgumentError(
           absl::StrCat("type ", type, name ? absl::StrCat(" (", name, ")") : " (unknown)",
-                       " is not supported; expected one of F32, F16, BF16, Q4_0, Q4_1, Q8_0"));
+                       " is not supported; expected one of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
+                       "Q8_0, Q4_K, Q5_K, Q6_K"));
     }
   }
 }
@@ -95,7 +106,8 @@ class GgufFile::Reader {
   uint64_t position_ = 0;
 };
 
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
+                                                         absl::Span<const GgufOverride> overrides) {
   absl::StatusOr<std::unique_ptr<MappedFile>> mapped = MappedFile::Open(path);
   if (!mapped.ok()) return mapped.status();
   std::unique_ptr<GgufFile> gguf(new GgufFile(*std::move(mapped)));
@@ -117,6 +129,9 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
   }
   gguf->version_ = static_cast<int>(version);
   if (absl::Status status = gguf->ReadMetadata(reader, num_entries); !status.ok()) return status;
+  for (const GgufOverride& override : overrides) {
+    if (absl::Status status = gguf->Override(override); !status.ok()) return status;
+  }
   std::vector<uint64_t> offsets;
   absl::Status status = gguf->ReadTensorTable(reader, num_tensors, offsets);
   if (status.ok()) status = gguf->PlaceTensors(reader.position(), offsets);

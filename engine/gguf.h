@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,13 +14,14 @@
 #include "absl/types/span.h"
 
 #include "engine/file_tensor.h"
+#include "engine/gguf_override.h"
 #include "engine/mapped_file.h"
 
 namespace quire {
 
-// What does a GGUF file (version 2 or 3, little endian, one file) hold? Its metadata by key, and
+// What does a GGUF file (version 2 or 3, little endian) hold? Its metadata by key, and
 // its table of tensors. It does not know what keys or tensors a model needs: model_config and
-// weights do.
+// weights do. Nor does it know of the other files of a split model: GgufShards does.
 //
 // The bytes are untrusted. Open checks every count, length, type, shape and offset before it is
 // used, and that keys and names are unique and tensors do not overlap, so what is returned later
@@ -29,8 +31,10 @@ namespace quire {
 class GgufFile {
  public:
   // Errors name the file, the key or tensor, what was expected and what was found.
-  // O(bytes of metadata); tensor data is not touched.
-  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // The overrides are read as if the file had them. O(bytes of metadata); tensor data is not
+  // touched.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(
+      const std::string& path, absl::Span<const GgufOverride> overrides = {});
 
   const std::string& path() const { return file_->path(); }
   int version() const { return version_; }
@@ -48,7 +52,7 @@ class GgufFile {
   absl::StatusOr<std::vector<absl::string_view>> GetStrings(absl::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
   absl::StatusOr<std::vector<float>> GetFloats(absl::string_view key) const;
-  // All keys, in the order of the file.
+  // All keys, in the order of the file, then those that overrides added.
   absl::Span<const absl::string_view> keys() const { return keys_; }
 
   // In the order of the file.
@@ -90,6 +94,7 @@ class GgufFile {
   static absl::StatusOr<int64_t> ToInt(ValueType type, const std::byte* data);
   static double ToFloat(ValueType type, const std::byte* data);
 
+  absl::Status Override(const GgufOverride& override);
   absl::Status ReadMetadata(Reader& reader, uint64_t num_entries);
   absl::Status ReadEntry(Reader& reader, absl::string_view key);
   absl::Status ReadArray(Reader& reader, absl::string_view key, Entry& entry);
@@ -109,6 +114,7 @@ class GgufFile {
   // Constant after Open.
   int version_ = 0;
   uint64_t alignment_ = 32;
+  std::deque<std::string> override_bytes_;  // keys and values of overrides, as a file has them
   std::vector<absl::string_view> keys_;
   absl::flat_hash_map<absl::string_view, Entry> entries_;
   std::vector<FileTensor> tensors_;

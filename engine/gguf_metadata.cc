@@ -97,6 +97,41 @@ double GgufFile::ToFloat(ValueType type, const std::byte* data) {
   return static_cast<double>(*ToInt(type, data));
 }
 
+absl::Status GgufFile::Override(const GgufOverride& override) {
+  const auto bytes_of = [](const auto& value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  if (override.key == "general.alignment") {
+    return Bad("general.alignment cannot be overridden: it says where the tensors lie");
+  }
+  Entry entry;
+  std::string bytes;
+  if (const auto* number = std::get_if<int64_t>(&override.value)) {
+    entry.type = ValueType::kInt64;
+    bytes = bytes_of(*number);
+  } else if (const auto* real = std::get_if<double>(&override.value)) {
+    entry.type = ValueType::kFloat64;
+    bytes = bytes_of(*real);
+  } else if (const auto* yes = std::get_if<bool>(&override.value)) {
+    entry.type = ValueType::kBool;
+    bytes = bytes_of(static_cast<uint8_t>(*yes));
+  } else {
+    const auto& text = std::get<std::string>(override.value);
+    entry.type = ValueType::kString;
+    bytes = bytes_of(uint64_t{text.size()}) + text;
+  }
+  entry.data = reinterpret_cast<const std::byte*>(override_bytes_.emplace_back(bytes).data());
+  if (const auto it = entries_.find(override.key); it != entries_.end()) {
+    if (it->second.is_array) return WrongType(override.key, it->second, "no array to override");
+    it->second = entry;
+    return absl::OkStatus();
+  }
+  const std::string& key = override_bytes_.emplace_back(override.key);
+  entries_.emplace(key, entry);
+  keys_.push_back(key);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<const GgufFile::Entry*> GgufFile::Find(absl::string_view key, bool is_array) const {
   const auto it = entries_.find(key);
   if (it == entries_.end()) {

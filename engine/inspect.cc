@@ -32,8 +32,9 @@ std::string ReasonInConfigJson(const std::string& config_path, const ModelFamily
                          : absl::StrCat("config.json has model_type ", family.hf_model_type);
 }
 
-absl::Status AddModelFiles(const std::string& path, ModelReport* report) {
-  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(path);
+absl::Status AddModelFiles(const std::string& path, absl::Span<const GgufOverride> overrides,
+                           ModelReport* report) {
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(path, overrides);
   if (!files.ok()) return files.status();
   absl::StatusOr<ModelWeights> weights = FindWeights(**files);
   if (!weights.ok()) return weights.status();
@@ -54,7 +55,8 @@ absl::StatusOr<ModelReport> InspectFolder(const std::string& folder, bool config
                            MayExist(fs::path(folder) / "model.safetensors.index.json");
   if (has_weights && !config_only) {
     report.kind = "Hugging Face folder";
-    if (absl::Status status = AddModelFiles(folder, &report); !status.ok()) return status;
+    if (absl::Status status = AddModelFiles(folder, /*overrides=*/{}, &report); !status.ok())
+      return status;
   } else {
     report.kind = "config.json";
     absl::StatusOr<ModelConfig> config = ReadModelConfig(folder);
@@ -66,15 +68,16 @@ absl::StatusOr<ModelReport> InspectFolder(const std::string& folder, bool config
   return report;
 }
 
-absl::StatusOr<ModelReport> InspectGguf(const std::string& path) {
+absl::StatusOr<ModelReport> InspectGguf(const std::string& path,
+                                        absl::Span<const GgufOverride> overrides) {
   ModelReport report;
   report.kind = "GGUF file";
-  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path);
+  absl::StatusOr<std::unique_ptr<GgufShards>> file = GgufShards::Open(path, overrides);
   if (!file.ok()) return file.status();
-  if ((*file)->tensors().empty()) {
+  if ((*file)->files().size() == 1 && (*file)->first().tensors().empty()) {
     absl::StatusOr<ModelConfig> config = ModelConfigOfGguf(**file);
     if (config.ok()) report.config = *std::move(config);
-  } else if (absl::Status status = AddModelFiles(path, &report); !status.ok()) {
+  } else if (absl::Status status = AddModelFiles(path, overrides, &report); !status.ok()) {
     return status;
   }
   if (report.config) {
@@ -95,18 +98,26 @@ absl::StatusOr<ModelReport> InspectSafetensors(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
+absl::StatusOr<ModelReport> InspectModel(const std::string& path,
+                                         absl::Span<const GgufOverride> overrides) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     return absl::NotFoundError(absl::StrCat(path, ": there is no such file or folder"));
+  }
+  const bool may_be_gguf = !fs::is_directory(path, error) &&
+                           fs::path(path).filename() != "config.json" &&
+                           !absl::EndsWith(path, ".safetensors");
+  if (may_be_gguf) return InspectGguf(path, overrides);
+  if (!overrides.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": is no GGUF file, so that there is no metadata to override"));
   }
   if (fs::is_directory(path, error)) return InspectFolder(path, /*config_only=*/false);
   if (fs::path(path).filename() == "config.json") {
     const fs::path folder = fs::path(path).parent_path();
     return InspectFolder(folder.empty() ? "." : folder.string(), /*config_only=*/true);
   }
-  if (absl::EndsWith(path, ".safetensors")) return InspectSafetensors(path);
-  return InspectGguf(path);
+  return InspectSafetensors(path);
 }
 
 }  // namespace quire

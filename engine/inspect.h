@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "engine/gguf_override.h"
 #include "engine/memory_plan.h"
 #include "engine/model_config.h"
 
@@ -37,7 +39,9 @@ struct ModelReport {
 // checks, so what is refused here is refused there, with the same words: tensors that are missing,
 // left over or of another shape than the configuration says, and all that is wrong inside a file.
 // Cost: headers, and a few KiB of each tensor.
-absl::StatusOr<ModelReport> InspectModel(const std::string& path);
+// Overrides are for the metadata of a GGUF file; FAILED_PRECONDITION where it is none.
+absl::StatusOr<ModelReport> InspectModel(const std::string& path,
+                                         absl::Span<const GgufOverride> overrides = {});
 
 }  // namespace quire
 

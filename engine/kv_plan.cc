@@ -32,10 +32,11 @@ absl::Status CheckOptions(const EngineConfig& config, const ModelConfig& model) 
                      "; it must be more than --max-num-seqs (", config.max_num_seqs,
                      "), so that every running sequence gets a token in every step"));
   }
-  if (config.max_model_len < 0 || config.max_model_len > model.max_position_embeddings) {
+  if (config.max_model_len < 0 || config.max_model_len > LongestModelLen(model)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--max-model-len is ", config.max_model_len, "; the model was made for at most ",
-        model.max_position_embeddings, " tokens (max_position_embeddings)"));
+        LongestModelLen(model), " tokens (max_position_embeddings",
+        model.rope.kind == RopeKind::kDynamic ? ", stretched by the factor of its rope)" : ")"));
   }
   return absl::OkStatus();
 }
@@ -50,6 +51,10 @@ absl::StatusOr<KvPlan> PlanKv(const EngineConfig& config, const ModelConfig& mod
   kv.num_layers = model.num_layers;
   kv.num_kv_heads = model.num_kv_heads;
   kv.head_dim = model.head_dim;
+  const int64_t wanted = config.max_model_len > 0 ? config.max_model_len : LongestModelLen(model);
+  kv.layer_windows = model.layer_windows;
+  // A window that no sequence outgrows is none: nothing would ever be freed for it.
+  for (int32_t& window : kv.layer_windows) window = window < wanted ? window : 0;
   plan.layout = MakeKvLayout(kv, config.block_size);
   const int64_t left = available_bytes - weight_bytes;
   if (left <= 0) {
@@ -66,8 +71,6 @@ absl::StatusOr<KvPlan> PlanKv(const EngineConfig& config, const ModelConfig& mod
         BytesText(left), ") are left beside the weights; lower --kv-cache"));
   }
   plan.num_blocks = static_cast<int32_t>(std::min(kMaxBlocks, bytes / plan.layout.block_bytes));
-  const int64_t wanted =
-      config.max_model_len > 0 ? config.max_model_len : model.max_position_embeddings;
   plan.max_model_len =
       static_cast<int32_t>(LongestSequence(plan.layout.GroupWindows(), config.block_size,
                                            plan.num_blocks, config.max_num_batched_tokens, wanted));

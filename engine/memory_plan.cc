@@ -16,6 +16,7 @@ KvModel KvModelOf(const ModelConfig& config, int32_t num_kv_heads, int32_t elem_
   model.num_kv_heads = num_kv_heads;
   model.head_dim = config.head_dim;
   model.elem_bytes = elem_bytes;
+  model.layer_windows = config.layer_windows;
   return model;
 }
 
@@ -28,7 +29,9 @@ int64_t NumParameters(const ModelConfig& config) {
                   q_rows * hidden +                  // output projection
                   3 * hidden * mlp +                 // gate, up, down
                   2 * hidden;                        // two norms
-  if (config.attention_bias) layer += q_rows + 2 * kv_rows + hidden;
+  if (config.qkv_bias) layer += q_rows + 2 * kv_rows;
+  if (config.out_bias) layer += hidden;
+  if (config.qk_norm) layer += int64_t{2} * config.head_dim;
   if (config.mlp_bias) layer += 2 * mlp + hidden;
   const int64_t embeddings = int64_t{config.vocab_size} * hidden;
   return config.num_layers * layer + embeddings * (config.tie_word_embeddings ? 1 : 2) +

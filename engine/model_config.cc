@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <sys/stat.h>
 
 #include "absl/status/status.h"
@@ -9,11 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "engine/gguf.h"
+#include "engine/gguf_shards.h"
 #include "engine/json_file.h"
 
 namespace quire {
 namespace {
+
+// Positions are 32-bit numbers, and no table of rotations would hold more.
+constexpr int kMaxPositions = 1 << 28;
 
 struct Bound {
   const char* name;
@@ -67,14 +71,14 @@ absl::Status CheckTokenId(const char* name, int32_t id, int vocab_size, const st
 absl::Status CheckModelConfig(const ModelConfig& config, const std::string& path) {
   // Several times what the largest models have. With these, sizes of matrices fit in 64 bits.
   const Bound bounds[] = {
-      {"the number of layers", config.num_layers, 1024},
+      {"the number of layers", config.num_layers, kMaxLayers},
       {"hidden_size", config.hidden_size, 1 << 17},
       {"the number of attention heads", config.num_heads, 1024},
       {"the number of key-value heads", config.num_kv_heads, 1024},
       {"head_dim", config.head_dim, 1024},
       {"intermediate_size", config.intermediate_size, 1 << 20},
       {"vocab_size", config.vocab_size, 1 << 24},
-      {"max_position_embeddings", config.max_position_embeddings, 1 << 28},
+      {"max_position_embeddings", config.max_position_embeddings, kMaxPositions},
   };
   for (const Bound& bound : bounds) {
     if (bound.value < 1 || bound.value > bound.max) {
@@ -90,6 +94,12 @@ absl::Status CheckModelConfig(const ModelConfig& config, const std::string& path
   if (config.head_dim % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": head_dim is ", config.head_dim,
                                                    "; expected an even number, for rope"));
+  }
+  for (const int32_t window : config.layer_windows) {
+    if (window < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": sliding_window is ", window, "; expected at least 1"));
+    }
   }
   if (!(config.norm_eps > 0 && config.norm_eps < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": rms_norm_eps is ", config.norm_eps,
@@ -113,7 +123,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open the model"));
   }
   if (!S_ISDIR(info.st_mode)) {
-    absl::StatusOr<std::unique_ptr<GgufFile>> gguf = GgufFile::Open(path);
+    absl::StatusOr<std::unique_ptr<GgufShards>> gguf = GgufShards::Open(path);
     if (!gguf.ok()) return gguf.status();
     return ModelConfigOfGguf(**gguf);
   }
@@ -139,6 +149,41 @@ ModelShape ShapeOf(const ModelConfig& config) {
           .norm_eps = static_cast<float>(config.norm_eps)};
 }
 
+int LongestModelLen(const ModelConfig& config) {
+  const double stretch = config.rope.kind == RopeKind::kDynamic ? config.rope.factor : 1;
+  return static_cast<int>(
+      std::min<double>(kMaxPositions, std::floor(config.max_position_embeddings * stretch)));
+}
+
+std::string RangesText(absl::Span<const int32_t> numbers) {
+  if (numbers.empty()) return "none";
+  std::vector<std::string> ranges;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    ranges.push_back(end - i == 1 ? absl::StrCat(numbers[i])
+                                  : absl::StrCat(numbers[i], "-", numbers[end - 1]));
+    i = end;
+  }
+  return absl::StrJoin(ranges, ", ");
+}
+
+std::string WindowsText(const ModelConfig& config) {
+  std::map<int32_t, std::vector<int32_t>> layers_of_window;
+  for (size_t layer = 0; layer < config.layer_windows.size(); ++layer) {
+    const int32_t window = config.layer_windows[layer];
+    if (window > 0) layers_of_window[window].push_back(static_cast<int32_t>(layer));
+  }
+  if (layers_of_window.empty()) return "none";
+  std::vector<std::string> parts;
+  for (const auto& [window, layers] : layers_of_window) {
+    const bool all = static_cast<int>(layers.size()) == config.num_layers;
+    parts.push_back(
+        absl::StrCat(window, all ? " in all layers" : " in layers " + RangesText(layers)));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
 const char* NameOf(RopeKind kind) {
   switch (kind) {
     case RopeKind::kDefault:
@@ -162,8 +207,13 @@ std::string ToText(const ModelConfig& config) {
       " heads=", config.num_heads, " kv_heads=", config.num_kv_heads, " head_dim=", config.head_dim,
       " intermediate=", config.intermediate_size, " vocab=", config.vocab_size,
       " max_position=", config.max_position_embeddings, " eps=", config.norm_eps,
-      config.tie_word_embeddings ? " tied" : "", config.attention_bias ? " attention_bias" : "",
-      config.mlp_bias ? " mlp_bias" : "");
+      config.tie_word_embeddings ? " tied" : "", config.qkv_bias ? " qkv_bias" : "",
+      config.out_bias ? " out_bias" : "", config.mlp_bias ? " mlp_bias" : "",
+      config.qk_norm ? " qk_norm" : "");
+  if (!config.layer_windows.empty()) absl::StrAppend(&text, " window=", WindowsText(config));
+  if (!config.layers_without_rope.empty()) {
+    absl::StrAppend(&text, " no_rope=", RangesText(config.layers_without_rope));
+  }
   absl::StrAppend(&text, " rope=", NameOf(rope.kind), " theta=", rope.theta);
   if (rope.kind != RopeKind::kDefault) absl::StrAppend(&text, " factor=", rope.factor);
   if (rope.original_max_position > 0) {

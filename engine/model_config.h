@@ -2,19 +2,21 @@
 #define QUIRE_ENGINE_MODEL_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "engine/model_families.h"
 #include "kernels/backend.h"
 
 namespace quire {
 
-class GgufFile;
+class GgufShards;
 
 // How angles of rotary embeddings are stretched; engine/rope.h has the formulas.
 enum class RopeKind : uint8_t { kDefault, kLinear, kDynamic, kLlama3, kYarn };
@@ -35,6 +37,9 @@ struct RopeConfig {
   double attention_factor = 1;  // on cos and sin
 };
 
+// Several times what the largest models have.
+inline constexpr int kMaxLayers = 1024;
+
 // What a model's files say about its shape: plain numbers, checked for sense when read, and
 // independent of how the files spell them. It says nothing about how the model is run (engine
 // configuration does) and holds no weights.
@@ -50,11 +55,23 @@ struct ModelConfig {
   int max_position_embeddings = 0;  // longest sequence the model was made for
   double norm_eps = 0;
   bool tie_word_embeddings = false;  // the output matrix is the embedding
-  bool attention_bias = false;       // on q, k, v and the output projection
+  bool qkv_bias = false;             // on q, k and v
+  bool out_bias = false;             // on the attention's output projection
   bool mlp_bias = false;             // on gate, up and down
+  bool qk_norm = false;              // RMSNorm of every head of q and k, before rope
+  // [num_layers]: tokens that a query of the layer sees, itself included; 0: all. Empty: all see
+  // all.
+  std::vector<int32_t> layer_windows;
+  std::vector<int32_t> layers_without_rope;  // ascending
   RopeConfig rope;
+  // Elements that share a scale where FP8 weights have a matrix of scales.
+  int fp8_block_rows = 128;
+  int fp8_block_cols = 128;
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // ascending; may be empty
+  // Why some of it is as it is, for people: "rope" -> "rope_scaling in config.json". The keys:
+  // rope, window, no_rope, qk_norm, attention_bias, mlp_bias, tied. Not part of ToText.
+  std::map<std::string, std::string> sources;
 };
 
 // From the text of a config.json; `path` names it in errors. Understands the spellings of
@@ -62,8 +79,8 @@ struct ModelConfig {
 // dtype). Errors name the key, what was expected and what was found.
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json_text, const std::string& path);
 
-// From the metadata of a GGUF file, and from which tensors it has (biases, an output matrix).
-absl::StatusOr<ModelConfig> ModelConfigOfGguf(const GgufFile& gguf);
+// From the metadata of a GGUF model, and from which tensors it has (biases, an output matrix).
+absl::StatusOr<ModelConfig> ModelConfigOfGguf(const GgufShards& shards);
 
 // Reads no tensors: config.json in the directory `path`, or the metadata of the .gguf file `path`.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path);
@@ -73,6 +90,15 @@ absl::Status CheckModelConfig(const ModelConfig& config, const std::string& path
 
 // The part of it that backends need.
 ModelShape ShapeOf(const ModelConfig& config);
+
+// The longest sequence that the model can be run for: what it was made for, and with dynamic
+// scaling of rope `factor` times that.
+int LongestModelLen(const ModelConfig& config);
+
+// "32 in all layers", "32 in layers 1-2", "none": what is said of layers one by one, for people.
+std::string WindowsText(const ModelConfig& config);
+// "0-2, 5": ascending numbers with ranges; "none" when there are none.
+std::string RangesText(absl::Span<const int32_t> numbers);
 
 // All of it in one line of text, stable: it goes into fingerprints.
 std::string ToText(const ModelConfig& config);

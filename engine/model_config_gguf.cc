@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-#include "engine/gguf.h"
+#include "engine/gguf_shards.h"
 #include "engine/model_config.h"
 
 namespace quire {
@@ -63,7 +63,8 @@ class Fields {
 
  private:
   void Keep(const absl::Status& status) {
-    if (status_.ok()) status_ = status;
+    // A key that is missing where one is needed is a file that is wrong, not one that is missing.
+    if (status_.ok()) status_ = absl::InvalidArgumentError(status.message());
   }
 
   const GgufFile& gguf_;
@@ -76,6 +77,7 @@ class Fields {
 void ReadRope(Fields& fields, ModelConfig& config) {
   RopeConfig& rope = config.rope;
   rope.theta = fields.OptionalNumber("rope.freq_base", rope.theta);
+  config.sources["rope"] = fields.Key("rope.*");
   const int rotary_dim = fields.OptionalInt("rope.dimension_count", config.head_dim);
   if (rotary_dim != config.head_dim) {
     fields.Fail(absl::StrCat(fields.Key("rope.dimension_count"), " is ", rotary_dim,
@@ -90,7 +92,10 @@ void ReadRope(Fields& fields, ModelConfig& config) {
     rope.factor = fields.RequiredNumber("rope.scaling.factor");
     rope.original_max_position =
         fields.OptionalInt("rope.scaling.original_context_length", config.max_position_embeddings);
+    rope.beta_fast = fields.OptionalNumber("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    rope.beta_slow = fields.OptionalNumber("rope.scaling.yarn_beta_slow", rope.beta_slow);
     rope.attention_factor = fields.OptionalNumber("rope.scaling.attn_factor", 1) *
+                            fields.OptionalNumber("rope.scaling.yarn_attn_factor", 1) *
                             (1 + 0.1 * std::log(std::max(rope.factor, 1.0)));
   } else if (kind != "none") {
     fields.Fail(absl::StrCat(fields.Key("rope.scaling.type"), " is ", Quoted(kind),
@@ -98,6 +103,45 @@ void ReadRope(Fields& fields, ModelConfig& config) {
   } else if (fields.Has("rope.scale_linear")) {  // the older spelling
     rope.kind = RopeKind::kLinear;
     rope.factor = fields.RequiredNumber("rope.scale_linear");
+  }
+}
+
+// A window is all layers'; layers without rope follow from the family alone.
+void ReadLayers(Fields& fields, ModelConfig& config) {
+  const int window = fields.OptionalInt("attention.sliding_window", 0);
+  if (config.num_layers < 1 || config.num_layers > kMaxLayers) return;  // CheckModelConfig says so
+  if (window > 0) {
+    if (fields.Has("attention.sliding_window_pattern")) {
+      fields.Fail(absl::StrCat(fields.Key("attention.sliding_window_pattern"),
+                               " is not supported; expected one window for all layers"));
+    }
+    config.layer_windows.assign(config.num_layers, window);
+    config.sources["window"] = fields.Key("attention.sliding_window");
+  }
+  const int interval = config.family->no_rope_interval;
+  if (interval == 0) return;
+  for (int layer = interval - 1; layer < config.num_layers; layer += interval) {
+    config.layers_without_rope.push_back(layer);
+  }
+  config.sources["no_rope"] = "what the family has by default";
+}
+
+void ReadWhatTensorsSay(const GgufShards& shards, ModelConfig& config) {
+  const auto has = [&](const char* name) { return shards.FindTensor(name) != nullptr; };
+  const auto source = [&](const char* name) {
+    return absl::StrCat("tensor ", name, has(name) ? "" : " is missing");
+  };
+  config.tie_word_embeddings = !has("output.weight");
+  config.sources["tied"] = source("output.weight");
+  config.qkv_bias = has("blk.0.attn_q.bias");
+  config.sources["attention_bias"] = source("blk.0.attn_q.bias");
+  config.out_bias = has("blk.0.attn_output.bias");
+  config.mlp_bias = has("blk.0.ffn_gate.bias");
+  config.sources["mlp_bias"] = source("blk.0.ffn_gate.bias");
+  config.qk_norm = config.family->qk_norm;
+  if (config.qk_norm) config.sources["qk_norm"] = "what the family always has";
+  if (has("rope_freqs.weight")) {
+    absl::StrAppend(&config.sources["rope"], ", divided by tensor rope_freqs.weight");
   }
 }
 
@@ -116,9 +160,10 @@ void ReadTokens(const GgufFile& gguf, Fields& fields, ModelConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ModelConfigOfGguf(const GgufFile& gguf) {
+absl::StatusOr<ModelConfig> ModelConfigOfGguf(const GgufShards& shards) {
+  const GgufFile& gguf = shards.first();
   const absl::StatusOr<absl::string_view> architecture = gguf.GetString("general.architecture");
-  if (!architecture.ok()) return architecture.status();
+  if (!architecture.ok()) return absl::InvalidArgumentError(architecture.status().message());
   ModelConfig config;
   config.family = FindGgufFamily(*architecture);
   if (config.family == nullptr) {
@@ -147,17 +192,16 @@ absl::StatusOr<ModelConfig> ModelConfigOfGguf(const GgufFile& gguf) {
                              value_length, "; expected the same"));
   }
   ReadRope(fields, config);
+  ReadLayers(fields, config);
   ReadTokens(gguf, fields, config);
 
-  const FileTensor* embedding = gguf.FindTensor("token_embd.weight");
+  const FileTensor* embedding = shards.FindTensor("token_embd.weight");
   if (fields.Has("vocab_size")) {
     config.vocab_size = fields.RequiredInt("vocab_size");
   } else if (embedding != nullptr && embedding->view.rows <= std::numeric_limits<int>::max()) {
     config.vocab_size = static_cast<int>(embedding->view.rows);
   }
-  config.tie_word_embeddings = gguf.FindTensor("output.weight") == nullptr;
-  config.attention_bias = gguf.FindTensor("blk.0.attn_q.bias") != nullptr;
-  config.mlp_bias = gguf.FindTensor("blk.0.ffn_gate.bias") != nullptr;
+  ReadWhatTensorsSay(shards, config);
   if (!fields.status().ok()) return fields.status();
   if (absl::Status status = CheckModelConfig(config, gguf.path()); !status.ok()) return status;
   return config;

@@ -69,16 +69,22 @@ class Hash {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(
+    const std::string& path, absl::Span<const GgufOverride> overrides) {
   std::unique_ptr<ModelFiles> files(new ModelFiles(path));
+  files->overrides_.assign(overrides.begin(), overrides.end());
   absl::StatusOr<ModelConfig> config;
   struct stat info;
   const bool is_gguf = stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
   if (is_gguf) {
-    absl::StatusOr<std::unique_ptr<GgufFile>> gguf = GgufFile::Open(path);
+    absl::StatusOr<std::unique_ptr<GgufShards>> gguf = GgufShards::Open(path, overrides);
     if (!gguf.ok()) return gguf.status();
     files->gguf_ = *std::move(gguf);
     config = ModelConfigOfGguf(*files->gguf_);
+  } else if (!overrides.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": is no GGUF file, so that there is no metadata to put ",
+                     Quoted(ToText(overrides.front())), " into; change its config.json"));
   } else {
     files->directory_ = path;
     config = ReadModelConfig(path);
@@ -89,6 +95,7 @@ absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(const std::string& 
   absl::Status status;
   if (!is_gguf) status = files->OpenDirectory();
   if (status.ok()) status = files->IndexTensors();
+  if (status.ok()) status = files->FindScales();
   if (!status.ok()) return status;
   return files;
 }
@@ -217,7 +224,9 @@ absl::Status ModelFiles::IndexTensors() {
     return absl::OkStatus();
   };
   if (gguf_ != nullptr) {
-    if (absl::Status status = add(gguf_->tensors()); !status.ok()) return status;
+    for (const std::unique_ptr<GgufFile>& file : gguf_->files()) {
+      if (absl::Status status = add(file->tensors()); !status.ok()) return status;
+    }
   }
   for (const std::unique_ptr<SafetensorsFile>& shard : shards_) {
     if (absl::Status status = add(shard->tensors()); !status.ok()) return status;
@@ -227,9 +236,35 @@ absl::Status ModelFiles::IndexTensors() {
   return absl::OkStatus();
 }
 
+absl::Status ModelFiles::FindScales() {
+  for (const FileTensor*& tensor : tensors_) {
+    if (tensor->view.dtype != DType::kF8E4M3) continue;
+    const FileTensor* scales = FindTensor(Fp8ScaleName(tensor->name));
+    if (scales == nullptr) scales = FindTensor(Fp8InverseScaleName(tensor->name));
+    if (scales == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path_, ": tensor ", Quoted(tensor->name), " is F8_E4M3, but there is neither ",
+          Quoted(Fp8ScaleName(tensor->name)), " nor ", Quoted(Fp8InverseScaleName(tensor->name))));
+    }
+    absl::StatusOr<Fp8Scales> read =
+        ReadFp8Scales(*tensor, *scales, config_.fp8_block_rows, config_.fp8_block_cols);
+    if (!read.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(path_, ": ", read.status().message()));
+    }
+    const Fp8Scales& kept = scales_.emplace_back(*std::move(read));
+    FileTensor& scaled = scaled_tensors_.emplace_back(*tensor);
+    scaled.view.scales = {kept.values.data(), kept.block_rows, kept.block_cols};
+    by_name_.erase(tensor->name);
+    by_name_.emplace(scaled.name, &scaled);
+    tensor = &scaled;
+  }
+  return absl::OkStatus();
+}
+
 uint64_t ModelFiles::Fingerprint() const {
   Hash hash;
   hash.Add(ToText(config_));
+  for (const GgufOverride& override : overrides_) hash.Add(ToText(override));
   const RopeConfig& rope = config_.rope;
   for (const double number :
        {config_.norm_eps, rope.theta, rope.factor, rope.low_freq_factor, rope.high_freq_factor,

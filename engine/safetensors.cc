@@ -29,8 +29,9 @@ absl::StatusOr<DType> DTypeOf(const json& entry) {
   if (name == "F32") return DType::kF32;
   if (name == "F16") return DType::kF16;
   if (name == "BF16") return DType::kBF16;
-  return Bad(
-      absl::StrCat("dtype ", Quoted(name), " is not supported; expected one of F32, F16, BF16"));
+  if (name == "F8_E4M3") return DType::kF8E4M3;
+  return Bad(absl::StrCat("dtype ", Quoted(name),
+                          " is not supported; expected one of F32, F16, BF16, F8_E4M3"));
 }
 
 // The array `key` of `entry`, all of whose elements are whole numbers in [0, 2^63).

@@ -13,8 +13,8 @@
 
 namespace quire {
 
-// What tensors does a safetensors file hold? F32, F16 and BF16 only. It does not know what a model
-// needs (weights does), nor of other shards (model_files does).
+// What tensors does a safetensors file hold? F32, F16, BF16 and F8_E4M3 only. It does not know what
+// a model needs (weights does), nor of other shards (model_files does).
 //
 // The bytes are untrusted. Open is as strict as the format's own library: the tensors cover the
 // data section exactly, without gap or overlap, and each one's shape agrees with its bytes.

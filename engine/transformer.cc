@@ -1,5 +1,6 @@
 #include "engine/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -111,14 +112,18 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const ModelFiles&
 
   Loader loader(config, weights->qk_order, backend);
   const RopeId rope = loader.Rope(weights->rope_factors, max_model_len);
+  const std::vector<int32_t>& without_rope = config.layers_without_rope;
   model->embedding_ = loader.Matrix(*weights->embedding);
   for (int i = 0; i < config.num_layers; ++i) {
     const LayerWeights& layer = weights->layers[i];
+    const bool has_rope = !std::binary_search(without_rope.begin(), without_rope.end(), i);
     model->layers_.push_back({.qkv = {.layer = i,
                                       .norm = loader.Vector(layer.attention_norm),
                                       .qkv = loader.Qkv(layer),
                                       .bias = loader.QkvBias(layer),
-                                      .rope = rope},
+                                      .q_norm = loader.Vector(layer.q_norm),
+                                      .k_norm = loader.Vector(layer.k_norm),
+                                      .rope = has_rope ? rope : RopeId{}},
                               .out = loader.Matrix(*layer.out),
                               .out_bias = loader.Vector(layer.out_bias),
                               .mlp = {.norm = loader.Vector(layer.mlp_norm),

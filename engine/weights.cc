@@ -14,8 +14,8 @@ namespace quire {
 namespace {
 
 // What a dimension of a tensor is, and what switches a tensor on.
-enum class Dim : uint8_t { kNone, kHidden, kQ, kKv, kIntermediate, kVocab, kHalfHead };
-enum class When : uint8_t { kAlways, kAttentionBias, kMlpBias, kUntied, kIfPresent };
+enum class Dim : uint8_t { kNone, kHidden, kQ, kKv, kIntermediate, kVocab, kHead, kHalfHead };
+enum class When : uint8_t { kAlways, kQkvBias, kOutBias, kMlpBias, kQkNorm, kUntied, kIfPresent };
 
 // A row of the table: one tensor by role. In names, # is the index of the layer. nullptr: this kind
 // of file has no such tensor.
@@ -50,15 +50,19 @@ constexpr Role<LayerWeights> kLayerRoles[] = {
     {&LayerWeights::v, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", Dim::kKv,
      Dim::kHidden},
     {&LayerWeights::q_bias, "model.layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", Dim::kQ,
-     Dim::kNone, When::kAttentionBias},
+     Dim::kNone, When::kQkvBias},
     {&LayerWeights::k_bias, "model.layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", Dim::kKv,
-     Dim::kNone, When::kAttentionBias},
+     Dim::kNone, When::kQkvBias},
     {&LayerWeights::v_bias, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", Dim::kKv,
-     Dim::kNone, When::kAttentionBias},
+     Dim::kNone, When::kQkvBias},
+    {&LayerWeights::q_norm, "model.layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight",
+     Dim::kHead, Dim::kNone, When::kQkNorm},
+    {&LayerWeights::k_norm, "model.layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight",
+     Dim::kHead, Dim::kNone, When::kQkNorm},
     {&LayerWeights::out, "model.layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight",
      Dim::kHidden, Dim::kQ},
     {&LayerWeights::out_bias, "model.layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias",
-     Dim::kHidden, Dim::kNone, When::kAttentionBias},
+     Dim::kHidden, Dim::kNone, When::kOutBias},
     {&LayerWeights::mlp_norm, "model.layers.#.post_attention_layernorm.weight",
      "blk.#.ffn_norm.weight", Dim::kHidden, Dim::kNone},
     {&LayerWeights::gate, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
@@ -76,8 +80,16 @@ constexpr Role<LayerWeights> kLayerRoles[] = {
 };
 
 // Tensors that old exporters wrote and nobody reads: frequencies follow from the configuration.
-// A tied model may also come with the matrix it does not need.
-bool IsHarmless(absl::string_view name, const ModelConfig& config) {
+// A tied model may also come with the matrix it does not need. FP8 checkpoints have scales for
+// activations, which are not quantised here, and those of the weights, which ModelFiles has read.
+bool IsHarmless(absl::string_view name, const ModelFiles& files) {
+  const ModelConfig& config = files.config();
+  absl::string_view weight = name;
+  if (absl::ConsumeSuffix(&weight, "_scale") || absl::ConsumeSuffix(&weight, "_scale_inv")) {
+    const FileTensor* scaled = files.FindTensor(weight);
+    if (scaled != nullptr && scaled->view.dtype == DType::kF8E4M3) return true;
+  }
+  if (absl::EndsWith(name, ".input_scale")) return true;
   return absl::EndsWith(name, ".rotary_emb.inv_freq") || absl::EndsWith(name, ".attn_rot_embd") ||
          (config.tie_word_embeddings && name == "lm_head.weight");
 }
@@ -112,7 +124,7 @@ class Finder {
 
   absl::Status CheckNoneLeft() const {
     for (const FileTensor* tensor : files_.tensors()) {
-      if (used_.contains(tensor) || IsHarmless(tensor->name, config_)) continue;
+      if (used_.contains(tensor) || IsHarmless(tensor->name, files_)) continue;
       return Bad(absl::StrCat("tensor ", Quoted(tensor->name), " of shape [",
                               absl::StrJoin(tensor->shape, ", "),
                               "] is left over; the configuration has no place for it"));
@@ -129,8 +141,12 @@ class Finder {
       case When::kAlways:
       case When::kIfPresent:
         return true;
-      case When::kAttentionBias:
-        return config_.attention_bias;
+      case When::kQkvBias:
+        return config_.qkv_bias;
+      case When::kOutBias:
+        return config_.out_bias;
+      case When::kQkNorm:
+        return config_.qk_norm;
       case When::kMlpBias:
         return config_.mlp_bias;
       case When::kUntied:
@@ -152,6 +168,8 @@ class Finder {
         return config_.intermediate_size;
       case Dim::kVocab:
         return config_.vocab_size;
+      case Dim::kHead:
+        return config_.head_dim;
       case Dim::kHalfHead:
         return config_.head_dim / 2;
     }

@@ -9,7 +9,8 @@
 
 namespace quire {
 
-// The tensors of one decoder layer. Biases are nullptr where the configuration has none.
+// The tensors of one decoder layer. Biases, q_norm and k_norm are nullptr where the configuration
+// has none.
 struct LayerWeights {
   const FileTensor* attention_norm = nullptr;  // [hidden_size]
   const FileTensor* q = nullptr;               // [num_heads * head_dim, hidden_size]
@@ -18,6 +19,8 @@ struct LayerWeights {
   const FileTensor* q_bias = nullptr;          // [num_heads * head_dim]
   const FileTensor* k_bias = nullptr;          // [num_kv_heads * head_dim]
   const FileTensor* v_bias = nullptr;          // [num_kv_heads * head_dim]
+  const FileTensor* q_norm = nullptr;          // [head_dim]
+  const FileTensor* k_norm = nullptr;          // [head_dim]
   const FileTensor* out = nullptr;             // [hidden_size, num_heads * head_dim]
   const FileTensor* out_bias = nullptr;        // [hidden_size]
   const FileTensor* mlp_norm = nullptr;        // [hidden_size]

@@ -13,7 +13,8 @@ namespace quire {
 absl::Status Server::LoadModel(const LoadProgress& progress) {
   const EngineConfig& config = core_->config().engine;
   // Text first: it is quick to say what is wrong with it.
-  absl::StatusOr<std::unique_ptr<ModelText>> text = ModelText::Open(config.model_path);
+  absl::StatusOr<std::unique_ptr<ModelText>> text =
+      ModelText::Open(config.model_path, config.gguf_overrides);
   const bool has_tokenizer = !absl::IsNotFound(text.status());
   if (!has_tokenizer) text = std::unique_ptr<ModelText>();
   if (!text.ok()) return text.status();

@@ -12,9 +12,10 @@
 namespace quire {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& model_path) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& model_path,
+                                                         absl::Span<const GgufOverride> overrides) {
   if (!absl::EndsWithIgnoreCase(model_path, ".gguf")) return Tokenizer::Open(model_path);
-  const absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(model_path);
+  const absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(model_path, overrides);
   if (!file.ok()) return file.status();
   if (!(*file)->Has("tokenizer.ggml.tokens")) {
     return absl::NotFoundError(absl::StrCat(model_path, ": no key tokenizer.ggml.tokens"));
@@ -37,8 +38,9 @@ ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer,
   }
 }
 
-absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(const std::string& model_path) {
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(model_path);
+absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Open(
+    const std::string& model_path, absl::Span<const GgufOverride> overrides) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(model_path, overrides);
   if (!tokenizer.ok()) return tokenizer.status();
   if (!(*tokenizer)->has_chat_template()) {
     return std::make_unique<ModelText>(*std::move(tokenizer), nullptr);

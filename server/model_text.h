@@ -5,7 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "engine/gguf_override.h"
 #include "server/text/text.h"
 
 namespace quire {
@@ -17,7 +19,9 @@ class ModelText {
   // `model_path` is a folder in Hugging Face format or a GGUF file, with or without weights.
   // NotFound where it has no tokenizer at all; other errors mean that what it has is broken. A chat
   // template that does not compile is no failure of the model: see chat_template_error().
-  static absl::StatusOr<std::unique_ptr<ModelText>> Open(const std::string& model_path);
+  // Overrides are for the metadata of a GGUF file.
+  static absl::StatusOr<std::unique_ptr<ModelText>> Open(
+      const std::string& model_path, absl::Span<const GgufOverride> overrides = {});
   // `chat_template` may be null.
   ModelText(std::unique_ptr<Tokenizer> tokenizer, std::unique_ptr<ChatTemplate> chat_template);
 

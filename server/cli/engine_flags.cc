@@ -42,6 +42,22 @@ Flag BlockSizeFlag(int32_t* target) {
 
 }  // namespace
 
+Flag OverrideFlag(std::vector<GgufOverride>* target) {
+  return {.name = "--override-kv",
+          .value = "KEY=TYPE:VALUE",
+          .help =
+              "Put a value into the metadata of a GGUF file; TYPE is int, float, bool or str; "
+              "repeatable",
+          .set =
+              [target](const std::string& text) {
+                absl::StatusOr<GgufOverride> parsed = ParseGgufOverride(text);
+                if (!parsed.ok()) return parsed.status();
+                target->push_back(*std::move(parsed));
+                return absl::OkStatus();
+              },
+          .repeats = true};
+}
+
 std::vector<Flag> EngineFlags(EngineConfig* config) {
   return {
       SizeFlag("--threads", "N", "Threads that compute (default: the CPUs of this process)",
@@ -70,6 +86,7 @@ std::vector<Flag> EngineFlags(EngineConfig* config) {
                    "between tokens below this (default: 100)",
                    1, &config->target_itl_ms, 1),
       AdmissionFlag(&config->admission),
+      OverrideFlag(&config->gguf_overrides),
       MakeFlag("--prefix-caching", "BOOL",
                "Keep computed prompts for requests that start alike (default: true)",
                &config->prefix_caching),

@@ -11,6 +11,9 @@ namespace quire::cli {
 // Flags of every command that loads a model, all but the model itself. Targets are in `config`.
 std::vector<Flag> EngineFlags(EngineConfig* config);
 
+// --override-kv, for every command that opens a GGUF file.
+Flag OverrideFlag(std::vector<GgufOverride>* target);
+
 // What contradicts itself among them, before anything is loaded; the message names the flags.
 absl::Status CheckEngineFlags(const EngineConfig& config);
 

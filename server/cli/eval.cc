@@ -164,7 +164,8 @@ ExitCode Eval(const Options& options) {
     return Fail(ExitCode::kUsage, status.message());
   }
   LogAsCommand();
-  absl::StatusOr<std::unique_ptr<ModelText>> text = ModelText::Open(options.engine.model_path);
+  absl::StatusOr<std::unique_ptr<ModelText>> text =
+      ModelText::Open(options.engine.model_path, options.engine.gguf_overrides);
   if (!text.ok() && !absl::IsNotFound(text.status())) return FailToLoad(text.status());
   auto engine = Engine::Load(options.engine, [](absl::string_view, double) {});
   if (!engine.ok()) return FailToLoad(engine.status());

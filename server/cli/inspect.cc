@@ -7,13 +7,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "engine/gguf.h"
 #include "paged_kv/capacity.h"
 #include "server/cli/command.h"
+#include "server/cli/engine_flags.h"
 #include "server/cli/read_text.h"
 #include "server/cli/report.h"
 #include "server/model_text.h"
@@ -23,6 +26,7 @@ namespace {
 
 struct Options {
   std::string model;
+  std::vector<GgufOverride> overrides;
   bool json = false;
   bool tensors = false;
   int64_t context = 0;  // 0: as long as the model was made for
@@ -83,8 +87,9 @@ std::string TokenizerKind(const std::string& path) {
 }
 
 // null where there is none. A broken one is an error; one of a kind that is not supported is shown.
-absl::StatusOr<Json> TokenizerJson(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<ModelText>> text = ModelText::Open(path);
+absl::StatusOr<Json> TokenizerJson(const std::string& path,
+                                   absl::Span<const GgufOverride> overrides) {
+  absl::StatusOr<std::unique_ptr<ModelText>> text = ModelText::Open(path, overrides);
   if (absl::IsNotFound(text.status())) return Json(nullptr);
   if (absl::IsUnimplemented(text.status())) {
     return Json{{"kind", TokenizerKind(path)},
@@ -111,8 +116,15 @@ Json ConfigJson(const ModelConfig& config) {
                 {"max_position_embeddings", config.max_position_embeddings},
                 {"norm_eps", config.norm_eps},
                 {"tie_word_embeddings", config.tie_word_embeddings},
-                {"attention_bias", config.attention_bias},
+                {"qkv_bias", config.qkv_bias},
+                {"out_bias", config.out_bias},
                 {"mlp_bias", config.mlp_bias},
+                {"qk_norm", config.qk_norm},
+                {"layer_windows", config.layer_windows},
+                {"layers_without_rope", config.layers_without_rope},
+                {"windows", WindowsText(config)},
+                {"without_rope", RangesText(config.layers_without_rope)},
+                {"sources", config.sources},
                 {"bos_token_id", nullptr},
                 {"eos_token_ids", config.eos_token_ids}};
   if (config.bos_token_id) shown["bos_token_id"] = *config.bos_token_id;
@@ -172,6 +184,30 @@ Json MemoryJson(const MemoryPlan& plan, const MemoryDemand& demand, const Option
           {"kv_pool_bytes", plan.kv_pool_bytes}};
 }
 
+// What a model of its family may have or lack, each with the key or tensor that says so.
+void PrintParts(const Json& config, const Json& rope,
+                absl::FunctionRef<void(const char*, const std::string&)> line) {
+  const auto because = [&](const char* what, const std::string& value) {
+    const auto source = config["sources"].find(what);
+    return source == config["sources"].end()
+               ? value
+               : absl::StrCat(value, " (", source->get<std::string>(), ")");
+  };
+  const auto yes_or_no = [&](const char* key) {
+    return config[key].get<bool>() ? std::string("yes") : std::string("no");
+  };
+  line("rope", because("rope", OneLine(rope)));
+  line("no rope", because("no_rope", "layers: " + config["without_rope"].get<std::string>()));
+  line("window", because("window", config["windows"].get<std::string>()));
+  std::vector<std::string> biased;
+  if (config["qkv_bias"].get<bool>()) biased.push_back("q, k, v");
+  if (config["out_bias"].get<bool>()) biased.push_back("attention output");
+  line("biases", because("attention_bias", biased.empty() ? "none" : absl::StrJoin(biased, ", ")));
+  line("", because("mlp_bias", config["mlp_bias"].get<bool>() ? "MLP" : "none in the MLP"));
+  line("qk-norm", because("qk_norm", yes_or_no("qk_norm")));
+  line("tied", because("tied", yes_or_no("tie_word_embeddings")));
+}
+
 // Everything but the list of tensors, for people.
 void PrintText(const Json& shown, const Options& options) {
   const auto line = [](const char* name, const std::string& text) {
@@ -182,15 +218,15 @@ void PrintText(const Json& shown, const Options& options) {
   if (const Json& config = shown["config"]; config.is_object()) {
     line("family", absl::StrCat(shown["family"]["name"].get<std::string>(), " (",
                                 shown["family"]["reason"].get<std::string>(), ")"));
-    line("shape", absl::StrFormat("%d layers, hidden %d, MLP %d, vocabulary %d%s",
-                                  number(config["num_layers"]), number(config["hidden_size"]),
-                                  number(config["intermediate_size"]), number(config["vocab_size"]),
-                                  config["tie_word_embeddings"].get<bool>() ? ", tied" : ""));
+    line("shape",
+         absl::StrFormat("%d layers, hidden %d, MLP %d, vocabulary %d",
+                         number(config["num_layers"]), number(config["hidden_size"]),
+                         number(config["intermediate_size"]), number(config["vocab_size"])));
     line("attention",
          absl::StrFormat("%s, %d heads, %d key-value heads, %d wide",
                          config["attention"].get<std::string>(), number(config["num_heads"]),
                          number(config["num_kv_heads"]), number(config["head_dim"])));
-    line("rope", OneLine(shown["rope"]));
+    PrintParts(config, shown["rope"], line);
     line("length", absl::StrCat(number(config["max_position_embeddings"]), " tokens"));
   }
   for (const auto& [format, total] : shown["tensors"]["formats"].items()) {
@@ -222,7 +258,7 @@ void PrintText(const Json& shown, const Options& options) {
 }
 
 ExitCode Inspect(const Options& options) {
-  absl::StatusOr<ModelReport> report = InspectModel(options.model);
+  absl::StatusOr<ModelReport> report = InspectModel(options.model, options.overrides);
   if (!report.ok()) return FailToLoad(report.status());
   Json shown = {{"path", options.model}, {"kind", report->kind}, {"family", nullptr},
                 {"config", nullptr},     {"rope", nullptr},      {"tensors", nullptr},
@@ -244,7 +280,7 @@ ExitCode Inspect(const Options& options) {
   }
   std::error_code error;
   if (std::filesystem::is_directory(options.model, error) || report->kind == "GGUF file") {
-    absl::StatusOr<Json> tokenizer = TokenizerJson(options.model);
+    absl::StatusOr<Json> tokenizer = TokenizerJson(options.model, options.overrides);
     if (!tokenizer.ok()) return FailToLoad(tokenizer.status());
     shown["tokenizer"] = *std::move(tokenizer);
   }
@@ -302,7 +338,7 @@ Examples:
                          1),
                 SizeFlag("--block-size", "TOKENS", "Tokens in a block of KV memory (default: 32)",
                          &options->block_size, 1, 1 << 16),
-                KvDtypeFlag(options.get())},
+                KvDtypeFlag(options.get()), OverrideFlag(&options->overrides)},
       .run = [options] { return Inspect(*options); }};
 }
 

@@ -30,8 +30,26 @@ ExitCode LoadExitCode(const absl::Status& status) {
   }
 }
 
+namespace {
+
+// What to do about files that cannot be loaded.
+const char* RemedyOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kNotFound:
+      return "give a folder in Hugging Face format, or a .gguf file, with all of its parts";
+    case absl::StatusCode::kUnimplemented:
+      return "serve another model or another form of this one; `quire inspect` says what a file is";
+    default:
+      return "a file is damaged, or not of this model: get it again, and compare its checksum";
+  }
+}
+
+}  // namespace
+
 ExitCode FailToLoad(const absl::Status& status) {
-  return Fail(LoadExitCode(status), status.message());
+  const ExitCode code = Fail(LoadExitCode(status), status.message());
+  if (code == ExitCode::kModelFiles) std::fprintf(stderr, "quire: %s\n", RemedyOf(status.code()));
+  return code;
 }
 
 Json ToJson(const Failure& failure) {

@@ -54,6 +54,38 @@ TEST(KvPlanTest, TheOperatorMayShortenItFurther) {
   EXPECT_EQ(plan->max_model_len, 1000);
 }
 
+TEST(KvPlanTest, DynamicRopeMakesSequencesLongerByItsFactor) {
+  ModelConfig model = SmallModel();
+  model.rope.kind = RopeKind::kDynamic;
+  model.rope.factor = 4;
+  EngineConfig config = Config();
+  auto plan = PlanKv(config, model, 64 * kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->max_model_len, 4 * 8192);
+  config.max_model_len = 4 * 8192 + 1;
+  plan = PlanKv(config, model, 64 * kGiB, 0);
+  EXPECT_EQ(plan.status().message(),
+            "--max-model-len is 32769; the model was made for at most 32768 tokens "
+            "(max_position_embeddings, stretched by the factor of its rope)");
+}
+
+TEST(KvPlanTest, LayersWithAWindowAreAGroupOfTheirOwnUnlessNothingOutgrowsIt) {
+  ModelConfig model = SmallModel();
+  model.layer_windows.assign(30, 1024);
+  auto plan = PlanKv(Config(), model, 64 * kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->layout.GroupWindows(), std::vector<int32_t>{1024});
+  for (int layer = 0; layer < 15; ++layer) model.layer_windows[2 * layer] = 0;
+  plan = PlanKv(Config(), model, 64 * kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->layout.GroupWindows(), (std::vector<int32_t>{0, 1024}));
+  EngineConfig shorter = Config();
+  shorter.max_model_len = 1024;
+  plan = PlanKv(shorter, model, 64 * kGiB, 0);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->layout.GroupWindows(), std::vector<int32_t>{0});
+}
+
 TEST(KvPlanTest, WeightsThatDoNotFitAreNamedAsTheCause) {
   const auto plan = PlanKv(Config(), SmallModel(), 6 * kGiB, 8 * kGiB);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);

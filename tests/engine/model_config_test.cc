@@ -4,8 +4,6 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "engine/gguf.h"
-#include "tests/testing/gguf_bytes.h"
 #include "tests/testing/golden_data.h"
 
 namespace quire {
@@ -13,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 json Plain() {
   return json::parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
@@ -47,7 +46,8 @@ TEST(ModelConfigTest, GoldenConfigsReadAsTheyAreWritten) {
        "low_freq=1 high_freq=4 bos=1 eos=[2]"},
       {"llama_bias",
        "llama layers=2 hidden=64 heads=4 kv_heads=2 head_dim=16 intermediate=128 vocab=512 "
-       "max_position=512 eps=1e-05 attention_bias mlp_bias rope=default theta=10000 bos=1 eos=[2]"},
+       "max_position=512 eps=1e-05 qkv_bias out_bias mlp_bias rope=default theta=10000 bos=1 "
+       "eos=[2]"},
       {"llama_rope_linear",
        "llama layers=2 hidden=64 heads=2 kv_heads=1 head_dim=32 intermediate=128 vocab=512 "
        "max_position=512 eps=1e-05 rope=linear theta=10000 factor=4 bos=1 eos=[2]"},
@@ -55,6 +55,19 @@ TEST(ModelConfigTest, GoldenConfigsReadAsTheyAreWritten) {
        "llama layers=2 hidden=128 heads=2 kv_heads=2 head_dim=64 intermediate=128 vocab=512 "
        "max_position=256 eps=1e-05 rope=yarn theta=10000 factor=4 original_max_position=64 "
        "beta_fast=32 beta_slow=1 attention_factor=1.13863 bos=1 eos=[2]"},
+      {"llama_rope_dynamic",
+       "llama layers=2 hidden=64 heads=4 kv_heads=4 head_dim=16 intermediate=128 vocab=512 "
+       "max_position=64 eps=1e-05 rope=dynamic theta=10000 factor=4 bos=1 eos=[2]"},
+      {"mistral_window",
+       "mistral layers=3 hidden=128 heads=4 kv_heads=2 head_dim=16 intermediate=160 vocab=512 "
+       "max_position=512 eps=1e-05 window=32 in all layers rope=default theta=10000 bos=1 "
+       "eos=[2]"},
+      {"qwen2",
+       "qwen2 layers=3 hidden=64 heads=4 kv_heads=2 head_dim=16 intermediate=128 vocab=512 "
+       "max_position=512 eps=1e-06 qkv_bias rope=default theta=1e+06 bos=1 eos=[2]"},
+      {"qwen3",
+       "qwen3 layers=3 hidden=64 heads=4 kv_heads=2 head_dim=32 intermediate=128 vocab=512 "
+       "max_position=512 eps=1e-06 qk_norm rope=default theta=1e+06 bos=1 eos=[2]"},
   };
   for (const auto& [name, text] : expected) {
     const auto config = ReadModelConfig(OwnGoldenPath(std::string("models/") + name));
@@ -92,7 +105,8 @@ TEST(ModelConfigTest, WhatIsMissingOrNullHasTheDefaultsOfTransformers) {
 TEST(ModelConfigTest, UnknownArchitecturesAreNamedBesideTheSupportedOnes) {
   EXPECT_EQ(ReadWith("architectures", {"MambaForCausalLM"}),
             "the architecture 'MambaForCausalLM' is not supported; expected one of "
-            "LlamaForCausalLM");
+            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+            "SmolLM3ForCausalLM");
   EXPECT_EQ(ReadWith("architectures", json::array()),
             "'architectures' is not an array of one string");
   EXPECT_EQ(ReadWith("architectures", "LlamaForCausalLM"),
@@ -129,14 +143,141 @@ TEST(ModelConfigTest, AbsurdNumbersAreRefusedWithTheirValue) {
             "'tie_word_embeddings' is 1; expected true or false");
 }
 
-TEST(ModelConfigTest, WhatLlamaNeverHasIsRefused) {
+TEST(ModelConfigTest, WhatNoFamilyHasIsRefused) {
   EXPECT_EQ(ReadWith("hidden_act", "gelu"), "hidden_act 'gelu' is not supported; expected 'silu'");
-  EXPECT_EQ(ReadWith("quantization_config", {{"quant_method", "awq"}}),
-            "'quantization_config' is not supported; expected unquantised weights, or a GGUF");
   EXPECT_EQ(ReadWith("partial_rotary_factor", 0.5),
             "'partial_rotary_factor' other than 1 is not supported");
   EXPECT_EQ(ReadWith("layer_types", {"full_attention", "sliding_attention"}),
-            "'layer_types' has something other than 'full_attention', which is not supported");
+            "'layer_types' has 'sliding_attention', but the family or its other keys give no "
+            "window; expected 'full_attention' only");
+  EXPECT_EQ(ReadWith("layer_types", {"full_attention", "linear_attention"}),
+            "'layer_types' has 'linear_attention' for layer 1; expected \"sliding_attention\" or "
+            "\"full_attention\"");
+  EXPECT_EQ(ReadWith("layer_types", {"full_attention"}),
+            "'layer_types' is not an array of num_hidden_layers = 2 elements");
+  EXPECT_THAT(ReadWith("layer_types", {"full_attention", "full_attention"}),
+              testing::StartsWith("llama layers=2"));
+}
+
+TEST(ModelConfigTest, QuantisedCheckpointsAreRefusedByTheirMethodButForFp8) {
+  for (const char* method : {"awq", "gptq", "bitsandbytes", "compressed-tensors", "mxfp4"}) {
+    EXPECT_EQ(ReadWith("quantization_config", {{"quant_method", method}}),
+              std::string("quantization_config: weights quantised by '") + method +
+                  "' are not supported; serve the model's unquantised or FP8 (quant_method 'fp8') "
+                  "weights, or a GGUF file of it");
+  }
+  EXPECT_THAT(ReadWith("compression_config", {{"quant_method", "sparseml"}}),
+              HasSubstr("compression_config: weights quantised by 'sparseml' are not supported"));
+  json config = Plain();
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {64, 32}}};
+  auto read = ParseModelConfig(config.dump(), "config.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->fp8_block_rows, 64);
+  EXPECT_EQ(read->fp8_block_cols, 32);
+  config["quantization_config"].erase("weight_block_size");
+  read = ParseModelConfig(config.dump(), "config.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->fp8_block_rows, 128);
+  EXPECT_EQ(
+      ReadWith("quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 0}}}),
+      "quantization_config: 'weight_block_size' is not an array of two sizes from 1 to 2^20");
+  EXPECT_EQ(ReadWith("quantization_config", "fp8"), "quantization_config: expected a JSON object");
+}
+
+json OfFamily(const char* architecture, int num_layers) {
+  json config = Plain();
+  config["architectures"] = {architecture};
+  config["num_hidden_layers"] = num_layers;
+  return config;
+}
+
+// What transformers' configuration classes make of the same keys.
+TEST(ModelConfigTest, MistralHasOneWindowUnlessItIsNull) {
+  json config = OfFamily("MistralForCausalLM", 3);
+  EXPECT_THAT(Read(config), HasSubstr(" window=4096 in all layers rope"));
+  config["sliding_window"] = 32;
+  EXPECT_THAT(Read(config), HasSubstr(" window=32 in all layers rope"));
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(Read(config), Not(HasSubstr("window")));
+  config["sliding_window"] = 0;
+  EXPECT_EQ(Read(config), "sliding_window is 0; expected at least 1");
+  config["sliding_window"] = -5;
+  EXPECT_EQ(Read(config), "sliding_window is -5; expected at least 1");
+}
+
+TEST(ModelConfigTest, QwenHasAWindowInTheUpperLayersOrThoseThatAreListed) {
+  for (const char* architecture : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    json config = OfFamily(architecture, 4);
+    config["sliding_window"] = 32;
+    config["max_window_layers"] = 3;
+    EXPECT_THAT(Read(config), Not(HasSubstr("window")));
+    config["use_sliding_window"] = true;
+    EXPECT_THAT(Read(config), HasSubstr(" window=32 in layers 3 rope"));
+    config["max_window_layers"] = 0;
+    EXPECT_THAT(Read(config), HasSubstr(" window=32 in all layers rope"));
+    config["max_window_layers"] = 4;
+    EXPECT_THAT(Read(config), Not(HasSubstr("window")));
+    config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention",
+                             "sliding_attention"};
+    EXPECT_THAT(Read(config), HasSubstr(" window=32 in layers 0, 2-3 rope"));
+    config.erase("sliding_window");
+    EXPECT_THAT(Read(config), HasSubstr(" window=4096 in layers 0, 2-3 rope"));
+    config["sliding_window"] = nullptr;
+    EXPECT_THAT(Read(config), HasSubstr("give no window"));
+  }
+}
+
+TEST(ModelConfigTest, SmolLm3LeavesRopeOutOfEveryFourthLayerOrThoseThatAreListed) {
+  json config = OfFamily("SmolLM3ForCausalLM", 9);
+  EXPECT_THAT(Read(config), HasSubstr(" tied no_rope=3, 7 rope=default theta=2e+06"));
+  config["no_rope_layer_interval"] = 2;
+  config["tie_word_embeddings"] = false;
+  EXPECT_THAT(Read(config), HasSubstr(" eps=1e-05 no_rope=1, 3, 5, 7 rope"));
+  config["no_rope_layers"] = {0, 1, 1, 0, 0, 0, 1, 1, 1};
+  EXPECT_THAT(Read(config), HasSubstr(" no_rope=0, 3-5 rope"));
+  config["use_sliding_window"] = true;
+  EXPECT_THAT(Read(config), Not(HasSubstr("window")));
+  config["sliding_window"] = 64;
+  EXPECT_THAT(Read(config), HasSubstr(" window=64 in layers 0, 3-5 no_rope=0, 3-5 rope"));
+  config["no_rope_layers"] = {0, 1};
+  EXPECT_EQ(Read(config), "'no_rope_layers' is not an array of num_hidden_layers = 9 elements");
+  config.erase("no_rope_layers");
+  config["no_rope_layer_interval"] = 0;
+  EXPECT_EQ(Read(config), "no_rope_layer_interval is 0; expected at least 1");
+}
+
+TEST(ModelConfigTest, BiasesAndNormsFollowFromFamilyAndKeys) {
+  EXPECT_THAT(Read(OfFamily("Qwen2ForCausalLM", 2)), HasSubstr("eps=1e-05 qkv_bias rope"));
+  json qwen3 = OfFamily("Qwen3ForCausalLM", 2);
+  EXPECT_THAT(Read(qwen3), HasSubstr("eps=1e-05 qk_norm rope"));
+  qwen3["attention_bias"] = true;
+  EXPECT_THAT(Read(qwen3), HasSubstr("eps=1e-05 qkv_bias out_bias qk_norm rope"));
+  json mistral = OfFamily("MistralForCausalLM", 2);
+  mistral["attention_bias"] = true;  // not one of its keys
+  EXPECT_THAT(Read(mistral), HasSubstr("eps=1e-05 window"));
+}
+
+TEST(ModelConfigTest, EveryPartSaysWhichKeyItCameFrom) {
+  const auto config = ReadModelConfig(OwnGoldenPath("models/qwen3"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->sources.at("rope"), "rope_parameters");
+  EXPECT_EQ(config->sources.at("qk_norm"), "what the family always has");
+  EXPECT_EQ(config->sources.at("tied"), "tie_word_embeddings");
+  const auto windowed = ReadModelConfig(OwnGoldenPath("models/mistral_window"));
+  ASSERT_TRUE(windowed.ok()) << windowed.status();
+  EXPECT_EQ(windowed->sources.at("window"), "sliding_window");
+  EXPECT_EQ(windowed->sources.at("rope"), "rope_theta");
+}
+
+TEST(ModelConfigTest, DynamicRopeStretchesTheLongestSequence) {
+  ModelConfig config;
+  config.max_position_embeddings = 64;
+  EXPECT_EQ(LongestModelLen(config), 64);
+  config.rope.factor = 2.5;
+  config.rope.kind = RopeKind::kLinear;
+  EXPECT_EQ(LongestModelLen(config), 64);
+  config.rope.kind = RopeKind::kDynamic;
+  EXPECT_EQ(LongestModelLen(config), 160);
 }
 
 TEST(ModelConfigTest, RopeScalingIsChecked) {
@@ -174,64 +315,6 @@ TEST(ModelConfigTest, TextThatIsNoConfigurationIsRefused) {
   EXPECT_EQ(read("[]"), "config.json: expected a JSON object");
   EXPECT_EQ(read(R"({"a": 1, "a": 2})"), "config.json: the key 'a' appears twice in one object");
   EXPECT_THAT(read("{}"), HasSubstr("the architecture '' is not supported"));
-}
-
-GgufBytes PlainGguf() {
-  GgufBytes bytes;
-  bytes.String("general.architecture", "llama")
-      .U32("llama.block_count", 2)
-      .U32("llama.context_length", 512)
-      .U32("llama.embedding_length", 64)
-      .U32("llama.feed_forward_length", 128)
-      .U32("llama.attention.head_count", 4)
-      .F32("llama.attention.layer_norm_rms_epsilon", 0.5f);
-  return bytes;
-}
-
-std::string Read(const GgufBytes& bytes) {
-  const TempDir dir;
-  const std::string path = dir.Write("x.gguf", bytes.Build());
-  const auto config = ReadModelConfig(path);
-  if (config.ok()) return ToText(*config);
-  const std::string message(config.status().message());
-  EXPECT_EQ(message.substr(0, path.size() + 2), path + ": ");
-  return message.substr(path.size() + 2);
-}
-
-TEST(ModelConfigTest, GgufMetadataSaysTheSame) {
-  GgufBytes bytes = PlainGguf();
-  bytes.U32("llama.vocab_size", 300)
-      .U32("llama.attention.head_count_kv", 2)
-      .U32("llama.rope.dimension_count", 16)
-      .F32("llama.rope.freq_base", 500000)
-      .U32("tokenizer.ggml.bos_token_id", 1)
-      .U32("tokenizer.ggml.eos_token_id", 9)
-      .U32("tokenizer.ggml.eot_token_id", 5);
-  EXPECT_EQ(Read(bytes),
-            "llama layers=2 hidden=64 heads=4 kv_heads=2 head_dim=16 intermediate=128 vocab=300 "
-            "max_position=512 eps=0.5 tied rope=default theta=500000 bos=1 eos=[5,9]");
-  bytes.String("llama.rope.scaling.type", "yarn")
-      .F32("llama.rope.scaling.factor", 4)
-      .U32("llama.rope.scaling.original_context_length", 128);
-  EXPECT_THAT(Read(bytes), HasSubstr("rope=yarn theta=500000 factor=4 original_max_position=128 "
-                                     "beta_fast=32 beta_slow=1 attention_factor=1.13863"));
-}
-
-TEST(ModelConfigTest, GgufMetadataIsChecked) {
-  EXPECT_EQ(Read(GgufBytes()), "the metadata key 'general.architecture' is missing");
-  EXPECT_EQ(Read(GgufBytes().String("general.architecture", "mamba")),
-            "the architecture 'mamba' is not supported; expected one of llama");
-  EXPECT_EQ(Read(GgufBytes().String("general.architecture", "llama")),
-            "the metadata key 'llama.block_count' is missing");
-  EXPECT_EQ(Read(PlainGguf()), "vocab_size is 0; expected 1 to 16777216");
-  EXPECT_EQ(Read(PlainGguf().U32("llama.expert_count", 8)),
-            "llama.expert_count is 8; mixtures of experts are not supported");
-  EXPECT_EQ(Read(PlainGguf().U32("llama.rope.dimension_count", 8)),
-            "llama.rope.dimension_count is 8; expected head_dim = 16");
-  EXPECT_EQ(Read(PlainGguf().U32("llama.vocab_size", 4000000000u)),
-            "the metadata key 'llama.vocab_size' is 4000000000; expected 0 to 2^31 - 1");
-  EXPECT_EQ(Read(PlainGguf().String("llama.rope.scaling.type", "longrope")),
-            "llama.rope.scaling.type is 'longrope'; expected one of none, linear, yarn");
 }
 
 }  // namespace

@@ -78,11 +78,13 @@ TEST(ModelFilesTest, BadFilesAreRefusedAndGoodOnesLoad) {
 }
 
 TEST(ModelFilesTest, GoldenModelsLoad) {
-  for (const char* name :
-       {"llama_mha", "llama_gqa_llama3", "llama_bias", "llama_rope_linear", "llama_rope_yarn"}) {
+  for (const char* name : {"llama_mha", "llama_gqa_llama3", "llama_bias", "llama_rope_linear",
+                           "llama_rope_yarn", "llama_rope_dynamic", "mistral_window", "qwen2",
+                           "qwen2_mixed_window", "qwen3", "smollm3"}) {
     EXPECT_EQ(Load(OwnGoldenPath(std::string("models/") + name)), "ok");
   }
-  for (const char* name : {"F16", "BF16", "Q4_0", "Q4_1", "Q8_0"}) {
+  for (const char* name : {"F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K",
+                           "Q6_K", "mixed_q4_k_m"}) {
     EXPECT_EQ(Load(OwnGoldenPath(std::string("gguf_types/") + name + ".gguf")), "ok");
   }
 }

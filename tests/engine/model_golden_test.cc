@@ -158,11 +158,13 @@ std::string NameOf(const testing::TestParamInfo<const char*>& model) { return mo
 INSTANTIATE_TEST_SUITE_P(Models, ModelGoldenTest,
                          testing::Values("llama_mha", "llama_gqa_llama3", "llama_bias",
                                          "llama_rope_linear", "llama_rope_yarn",
-                                         "llama_rope_dynamic"),
+                                         "llama_rope_dynamic", "mistral_window", "qwen2", "qwen3",
+                                         "qwen2_mixed_window", "smollm3"),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Models, ModelGreedyTest,
                          testing::Values("llama_mha", "llama_gqa_llama3", "llama_bias",
-                                         "llama_rope_linear", "llama_rope_yarn"),
+                                         "llama_rope_linear", "llama_rope_yarn", "mistral_window",
+                                         "qwen2", "qwen3", "qwen2_mixed_window", "smollm3"),
                          NameOf);
 
 class GgufGoldenTest : public testing::TestWithParam<const char*> {};
@@ -191,7 +193,9 @@ TEST_P(GgufGoldenTest, LogitsAreWithinTheLimitsOfBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GgufGoldenTest,
-                         testing::Values("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0"), NameOf);
+                         testing::Values("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
+                                         "Q8_0", "Q4_K", "Q5_K", "Q6_K", "mixed_q4_k_m"),
+                         NameOf);
 
 // The real model. Golden files hold the eight likeliest tokens of each position, so the divergence
 // is over nine outcomes, those and "another": never more than the one over the vocabulary.

@@ -1,5 +1,7 @@
 #include "engine/rope.h"
 
+#include <cmath>
+
 #include "gtest/gtest.h"
 
 namespace quire {
@@ -64,6 +66,10 @@ TEST(RopeTest, DynamicFixesTheBaseByTheLongestSequence) {
   config.rope.factor = 4;
   ExpectFrequencies(BuildRopeFrequencies(config, 200),
                     {1, 0.047216319570868345, 0.002229380833818365, 0.00010526315789473686});
+  // Four times what it was made for: the base grows by (4 * 4 - 3)^(8 / 6), so that frequency i
+  // falls by 13^(i / 3).
+  ExpectFrequencies(BuildRopeFrequencies(config, LongestModelLen(config)),
+                    {1, 0.1 / std::cbrt(13.0), 0.01 / std::cbrt(169.0), 0.001 / 13});
   ExpectFrequencies(BuildRopeFrequencies(config, 64), {1, 0.1, 0.01, 0.001});
   ExpectFrequencies(BuildRopeFrequencies(config, 32), {1, 0.1, 0.01, 0.001});
 }

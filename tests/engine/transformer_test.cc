@@ -1,8 +1,12 @@
 #include "engine/transformer.h"
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/testing/test_files.h"
@@ -53,7 +57,10 @@ class RecordingBackend : public Backend {
   }
   void NormQkvRopeAppend(const QkvArgs& args) override {
     absl::StrAppend(&log, "qkv ", args.layer, ": v", args.norm.value, " m", args.qkv.value, " v",
-                    args.bias.value, " rope", args.rope.value, "\n");
+                    args.bias.value, " rope", args.rope.value,
+                    args.q_norm.value < 0 ? "" : absl::StrCat(" q_norm v", args.q_norm.value),
+                    args.k_norm.value < 0 ? "" : absl::StrCat(" k_norm v", args.k_norm.value),
+                    "\n");
   }
   void Attend(int layer) override { absl::StrAppend(&log, "attend ", layer, "\n"); }
   void OutProjAdd(MatrixId out, VectorId bias) override {
@@ -175,6 +182,27 @@ TEST(TransformerTest, WhatTheBackendRefusesIsAnErrorOfLoad) {
           ": packing tensor 'model.layers.0.post_attention_layernorm.weight': no more memory");
   EXPECT_EQ(Transformer::Load(**files, full, 0).status().message(),
             "max_model_len is 0; expected at least 1");
+}
+
+// Lines of the trace that begin with `start`.
+std::vector<std::string> LinesOf(const std::string& trace, const std::string& start) {
+  std::vector<std::string> lines;
+  for (const absl::string_view line : absl::StrSplit(trace, '\n')) {
+    if (absl::StartsWith(line, start)) lines.emplace_back(line);
+  }
+  return lines;
+}
+
+TEST(TransformerTest, NormsOfHeadsAndLayersWithoutRopeReachTheBackend) {
+  EXPECT_THAT(LinesOf(Trace("models/qwen3", 0), "qkv"),
+              testing::ElementsAre("qkv 0: v1 m2 v-1 rope0 q_norm v2 k_norm v3",
+                                   "qkv 1: v5 m6 v-1 rope0 q_norm v6 k_norm v7",
+                                   "qkv 2: v9 m10 v-1 rope0 q_norm v10 k_norm v11"));
+  EXPECT_THAT(LinesOf(Trace("models/smollm3", 0), "qkv"),
+              testing::ElementsAre("qkv 0: v1 m2 v-1 rope0", "qkv 1: v3 m6 v-1 rope0",
+                                   "qkv 2: v5 m10 v-1 rope-1", "qkv 3: v7 m14 v-1 rope0"));
+  EXPECT_THAT(LinesOf(Trace("models/qwen2", 0), "qkv 0"),
+              testing::ElementsAre("qkv 0: v1 m2 v2 rope0"));
 }
 
 }  // namespace

@@ -123,6 +123,42 @@ class Contents(unittest.TestCase):
         self.assertEqual(shown["tokenizer"]["vocab_size"], 320)
         self.assertIn("Q4_1", shown["tensors"]["formats"])
 
+    def test_what_was_recognised_and_by_which_key(self):
+        def config(name):
+            shown = cli.run("inspect", os.path.join(cli.DATA, "models", name), "--json").json()
+            return shown["family"], shown["config"]
+        family, mistral = config("mistral_window")
+        self.assertEqual(family["name"], "mistral")
+        self.assertEqual(mistral["layer_windows"], [32, 32, 32])
+        self.assertEqual(mistral["sources"]["window"], "sliding_window")
+        _, qwen2 = config("qwen2")
+        self.assertEqual((qwen2["qkv_bias"], qwen2["out_bias"]), (True, False))
+        _, qwen3 = config("qwen3")
+        self.assertTrue(qwen3["qk_norm"])
+        self.assertEqual(qwen3["sources"]["rope"], "rope_parameters")
+        _, smollm3 = config("smollm3")
+        self.assertEqual(smollm3["layers_without_rope"], [2])
+        self.assertEqual(smollm3["sources"]["no_rope"], "no_rope_layers")
+        text = cli.run("inspect", os.path.join(cli.DATA, "models", "qwen2_mixed_window")).out
+        self.assertIn("24 in layers 2-3 (sliding_window and layer_types)", text)
+        self.assertIn("q, k, v (what the family always has)", text)
+
+    def test_metadata_can_be_overridden(self):
+        path = os.path.join(cli.DATA, "gguf_types", "Q4_1.gguf")
+        shown = cli.run("inspect", path, "--json", "--override-kv", "llama.context_length=int:77",
+                        "--override-kv", "llama.rope.freq_base=float:50000").json()
+        self.assertEqual(shown["config"]["max_position_embeddings"], 77)
+        self.assertEqual(shown["rope"]["theta"], 50000)
+        with cli.Serving(path, "--override-kv", "llama.context_length=int:48") as server:
+            self.assertIn("max length 48", server.summary["message"])
+        for text, part in (("a=u8:1", "the type 'u8'"), ("llama.context_length", "no key before")):
+            result = cli.run("inspect", path, "--override-kv", text)
+            self.assertEqual(result.code, cli.USAGE)
+            self.assertIn(part, result.err)
+        result = cli.run("inspect", cli.TINY, "--override-kv", "llama.context_length=int:77")
+        self.assertEqual(result.code, cli.USAGE)
+        self.assertIn("no GGUF file", result.err)
+
     def test_for_people(self):
         shown = cli.run("inspect", cli.TINY, "--tensors").out
         for part in ("llama", "3 layers", "216512 parameters", "model.embed_tokens.weight"):
@@ -156,7 +192,8 @@ class BadFiles(unittest.TestCase):
                     continue
                 self.assertEqual(code, cli.MODEL_FILES, err)
                 self.assertIn(row["file"], err)
-                self.assertEqual(err.count("\n"), 1, err)
+                # What is wrong with which file, and what to do.
+                self.assertEqual(err.count("\n"), 2, err)
                 self.assertLess(seconds, 2)
 
     def test_serve_refuses_them(self):
@@ -164,10 +201,14 @@ class BadFiles(unittest.TestCase):
             if row["must"] == "load" or row["file"].endswith(".safetensors"):
                 continue
             with self.subTest(file=row["file"]):
-                code, err, _ = self.bounded("serve", "--listen", "127.0.0.1:0", file=row["file"],
-                                            most_bytes=2 << 30)
+                code, err, seconds = self.bounded("serve", "--listen", "127.0.0.1:0",
+                                                  file=row["file"], most_bytes=2 << 30)
                 self.assertEqual(code, cli.MODEL_FILES, err)
-                self.assertIn(row["file"], err.splitlines()[-1])
+                # Where it listens; what is wrong with which file; what to do.
+                lines = err.splitlines()
+                self.assertEqual(len(lines), 3, err)
+                self.assertIn(row["file"], lines[1])
+                self.assertLess(seconds, 2)
 
     def test_a_file_that_ends_too_early(self):
         with open(os.path.join(cli.DATA, "gguf_types", "Q8_0.gguf"), "rb") as file:
