@@ -153,6 +153,7 @@ void Transformer::Forward(Backend& backend, const StepShape& step) const {
   }
   backend.LogitsOfRows(final_norm_, head_);
   if (step.num_samples > 0) backend.Sample();
+  if (step.num_logprobs > 0) backend.Logprobs();
 }
 
 }  // namespace quire

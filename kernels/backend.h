@@ -200,6 +200,8 @@ class Backend {
   // Also checks every row of the residual, and the logits, for values that are not finite.
   virtual void LogitsOfRows(VectorId norm, MatrixId head) = 0;
   virtual void Sample() = 0;
+  // Answers logprob_rows. After Sample, whose tokens they may name.
+  virtual void Logprobs() = 0;
 };
 
 }  // namespace quire

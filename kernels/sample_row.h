@@ -40,7 +40,7 @@ struct LogitEdits {
   }
 };
 
-// One token to draw. See kernels/README.md, "Sampling", for the definition.
+// One token to draw. See kernels/sampling.md for the definition.
 struct SampleRow {
   int32_t logit_row = 0;
   // The drawn token becomes this slot's "last token". -1: nobody's.

@@ -84,6 +84,7 @@ absl::Status CpuBackend::Reserve(const ModelShape& shape, const StepLimits& limi
   }
   last_tokens_.resize(limits.max_num_seqs);
   sampled_.resize(limits.max_samples);
+  logprobs_.resize(limits.max_logit_rows + limits.max_samples);
   row_finite_.resize(std::max(limits.max_num_tokens, limits.max_logit_rows));
   seq_finite_.resize(limits.max_num_seqs);
   MakeAttention();
@@ -123,7 +124,8 @@ void CpuBackend::CheckStep(const HostStep& step) const {
   QUIRE_CHECK(step.shape.num_tokens <= limits_.max_num_tokens &&
                   step.shape.num_seqs <= limits_.max_num_seqs &&
                   step.shape.num_logit_rows <= limits_.max_logit_rows &&
-                  step.shape.num_samples <= static_cast<int>(sampled_.size()),
+                  step.shape.num_samples <= limits_.max_samples &&
+                  step.shape.num_logprobs <= static_cast<int>(logprobs_.size()),
               "a step is within the limits");
   QUIRE_CHECK(step.token_ids.size() == num_tokens && step.positions.size() == num_tokens &&
                   step.slots.size() == num_groups * num_tokens,
@@ -134,7 +136,8 @@ void CpuBackend::CheckStep(const HostStep& step) const {
                   step.block_tables.size() == num_groups * num_seqs * step.max_blocks,
               "arrays of sequences have num_seqs elements");
   QUIRE_CHECK(step.logit_rows.size() == static_cast<size_t>(step.shape.num_logit_rows) &&
-                  step.samples.size() == static_cast<size_t>(step.shape.num_samples),
+                  step.samples.size() == static_cast<size_t>(step.shape.num_samples) &&
+                  step.logprob_rows.size() == static_cast<size_t>(step.shape.num_logprobs),
               "arrays of logits and samples have their sizes");
   for (size_t i = 0; i < num_tokens; ++i) {
     QUIRE_CHECK(step.token_ids[i] < shape_->vocab_size && step.positions[i] >= 0 &&
@@ -165,10 +168,31 @@ void CpuBackend::CheckStep(const HostStep& step) const {
                     step.logit_taps[i] > (i == 0 ? -1 : step.logit_taps[i - 1]),
                 "taps are logit rows, ascending");
   }
+  CheckSamples(step);
+}
+
+void CpuBackend::CheckSamples(const HostStep& step) const {
+  const auto in_vocabulary = [&](int32_t id) { return id >= 0 && id < shape_->vocab_size; };
+  const size_t num_mask_words = (static_cast<size_t>(shape_->vocab_size) + 31) / 32;
   for (const SampleRow& row : step.samples) {
     QUIRE_CHECK(row.logit_row >= 0 && row.logit_row < step.shape.num_logit_rows &&
                     row.seq_slot >= -1 && row.seq_slot < limits_.max_num_seqs,
                 "samples are of logit rows, for slots or nobody");
+    const LogitEdits& edits = row.edits;
+    QUIRE_CHECK(edits.allowed.empty() || edits.allowed.size() == num_mask_words,
+                "a mask has a bit for each token");
+    bool in_range = true;
+    for (const TokenBias& bias : edits.biases) in_range &= in_vocabulary(bias.token_id);
+    for (const int32_t id : edits.banned) in_range &= in_vocabulary(id);
+    for (const TokenCount& count : edits.counts) in_range &= in_vocabulary(count.token_id);
+    QUIRE_CHECK(in_range, "edits are of tokens of the vocabulary");
+  }
+  for (const LogprobRow& row : step.logprob_rows) {
+    QUIRE_CHECK(row.logit_row >= 0 && row.logit_row < step.shape.num_logit_rows &&
+                    row.token_id >= -step.shape.num_samples && row.token_id < shape_->vocab_size &&
+                    row.num_top >= 0 && row.num_top <= kMaxTopLogprobs &&
+                    row.num_top <= shape_->vocab_size,
+                "log-probabilities are of logit rows, for tokens or samples");
   }
 }
 
@@ -209,6 +233,7 @@ absl::StatusOr<StepResult> CpuBackend::Collect(StepTicket ticket) {
       .sampled = absl::MakeConstSpan(sampled_.data(), step_.shape.num_samples),
       .seq_finite = absl::MakeConstSpan(seq_finite_.data(), step_.shape.num_seqs),
       .logits = absl::MakeConstSpan(memory_.logits, step_.logit_taps.size() * shape_->vocab_size),
+      .logprobs = absl::MakeConstSpan(logprobs_.data(), step_.shape.num_logprobs),
   };
 }
 

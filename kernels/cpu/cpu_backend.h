@@ -66,6 +66,7 @@ class CpuBackend final : public Backend {
   void NormMlpAdd(const MlpArgs& args) override;
   void LogitsOfRows(VectorId norm, MatrixId head) override;
   void Sample() override;
+  void Logprobs() override;
 
   // For tests that look at, or poison, what blocks hold.
   std::byte* KvBlock(int block) { return kv_.Block(block); }
@@ -75,6 +76,7 @@ class CpuBackend final : public Backend {
   void MakeAttention();
   // Ends the process when the step breaks the rules of HostStep or the limits.
   void CheckStep(const HostStep& step) const;
+  void CheckSamples(const HostStep& step) const;
   // Moves the rows of logits that the host wants to the front.
   void GatherTaps();
 
@@ -86,6 +88,7 @@ class CpuBackend final : public Backend {
   void Multiply(GemmFn kernel, const PackedMatrix& matrix, const uint16_t* a, int64_t lda,
                 int num_rows, GemmArgs args);
   void NormRows(VectorId norm);
+  const float* LogitsOf(int32_t logit_row) const;
   // Token `row` of the step, with what was drawn for its slot filled in.
   int32_t TokenOf(int row) const;
   void RotateAndAppend(int row, const QkvArgs& args, const RopeTable* rope, int worker);
@@ -123,6 +126,7 @@ class CpuBackend final : public Backend {
   std::vector<TokenSampler> samplers_;  // [num_threads]
   std::vector<int32_t> last_tokens_;    // [max_num_seqs], by seq_slot
   std::vector<int32_t> sampled_;        // [num_samples]
+  std::vector<RowLogprobs> logprobs_;   // [num_logprobs]
   std::vector<uint8_t> row_finite_;     // [num_tokens], then [num_logit_rows]
   std::vector<uint8_t> seq_finite_;     // [num_seqs]
   HostStep step_;

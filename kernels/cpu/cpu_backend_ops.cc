@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/logprobs.h"
 
 namespace quire {
 namespace {
@@ -261,17 +262,29 @@ void CpuBackend::LogitsOfRows(VectorId norm, MatrixId head) {
   CheckLogits();
 }
 
+const float* CpuBackend::LogitsOf(int32_t logit_row) const {
+  return memory_.logits + static_cast<int64_t>(logit_row) * shape_->vocab_size;
+}
+
 void CpuBackend::Sample() {
   pool_.Run(step_.shape.num_samples, [&](int i, int worker) {
     const SampleRow& row = step_.samples[i];
-    const float* const logits =
-        memory_.logits + static_cast<int64_t>(row.logit_row) * shape_->vocab_size;
-    sampled_[i] = samplers_[worker].Draw(logits, row);
+    sampled_[i] = samplers_[worker].Draw(LogitsOf(row.logit_row), row);
   });
   for (int i = 0; i < step_.shape.num_samples; ++i) {
     const int32_t slot = step_.samples[i].seq_slot;
-    if (slot >= 0) last_tokens_[slot] = sampled_[i];
+    // Where no token could be drawn, the sequence ends and its last token is of no use.
+    if (slot >= 0 && sampled_[i] != kNoToken) last_tokens_[slot] = sampled_[i];
   }
+}
+
+void CpuBackend::Logprobs() {
+  pool_.Run(step_.shape.num_logprobs, [&](int i, int) {
+    const LogprobRow& row = step_.logprob_rows[i];
+    const int32_t token_id = row.token_id >= 0 ? row.token_id : sampled_[-1 - row.token_id];
+    logprobs_[i] =
+        LogprobsOf(ops_, LogitsOf(row.logit_row), shape_->vocab_size, token_id, row.num_top);
+  });
 }
 
 }  // namespace quire

@@ -24,14 +24,28 @@ struct DrawKey {
   uint32_t purpose = 0;
 };
 
-// Counts and sums of weights of the scores at or above max + kLevels[k], and the sum of all: how
-// sampling learns which few tokens a filter can keep, without sorting the row.
-inline constexpr int kNumLevels = 3;
-constexpr float kLevels[kNumLevels] = {-4, -8, -16};
+// How sampling learns, without sorting a row, which few tokens a filter can keep: numbers and
+// weights of the tokens whose score - max is within a few distances of a center.
+inline constexpr int kNumLevels = 8;
+constexpr float kLevels[kNumLevels] = {0.25f, 1, 2, 4, 6, 8, 10, 13};
+struct LevelCounts {
+  int32_t count[kNumLevels] = {};
+};
 struct LevelSums {
-  int64_t count[kNumLevels] = {};
   uint64_t sum[kNumLevels] = {};
+  uint64_t total = 0;  // of the whole row
+};
+
+// Sums over a row of scores: of weights, and of floor(exp(d) * -d * 2^40), d = score - max.
+struct WeightSums {
   uint64_t total = 0;
+  uint64_t depth = 0;
+};
+
+// Mean and standard deviation of the finite elements.
+struct Spread {
+  float mean = 0;
+  float deviation = 0;
 };
 
 // Turns one row of `cols` weights, as they lie in a file, into bf16.
@@ -64,19 +78,35 @@ struct CpuOps {
   // `cols` elements of one scale.
   void (*unpack_f8_e4m3)(const uint8_t* row, int64_t cols, float scale, uint16_t* out);
 
-  // Id of the largest logit, the lowest among equals; NaNs are left out; 0 when nothing is left.
+  // Sampling. d = scores[i] - max wherever it occurs; a token counts as at `distance` from
+  // `center` where |d - center| <= distance.
+
+  // Id of the largest logit, the lowest among equals; -1 (kNoToken) where none is above -infinity.
   int32_t (*argmax)(const float* logits, int n);
+  // out[i] = logits[i], -infinity where bit i % 32 of word i / 32 is clear.
+  void (*mask)(const float* logits, int n, const uint32_t* allowed, float* out);
+  // scores[i] = logits[i] / temperature + 0 (so that there is no -0), which may be in place;
+  // returns their maximum, NaNs left out.
   float (*scale)(const float* logits, int n, float temperature, float* scores);
-  void (*sum_levels)(const float* scores, int n, float max, LevelSums* result);
-  // Writes ids (ascending) and scores of the tokens with score - max >= level; returns how many.
-  int (*collect_above)(const float* scores, int n, float max, float level, int32_t* ids,
-                       float* values);
+  void (*spread)(const float* scores, int n, Spread* result);
+  void (*sum_weights)(const float* scores, int n, float max, WeightSums* result);
+  void (*count_levels)(const float* scores, int n, float max, LevelCounts* result);
+  void (*sum_levels)(const float* scores, int n, float max, float center, LevelSums* result);
+  // Writes ids (ascending) and scores of the tokens at `distance`; returns how many.
+  int (*collect)(const float* scores, int n, float max, float center, float distance, int32_t* ids,
+                 float* values);
   // weights[i] = floor(exp(values[i] - max) * 2^40).
   void (*weigh)(const float* values, int n, float max, uint64_t* weights);
   // Id of the largest score + gumbel(id), over all n ids or over a list of them.
   int32_t (*gumbel_argmax)(const float* scores, int n, const DrawKey& key);
   int32_t (*gumbel_argmax_of)(const float* values, const int32_t* token_ids, int n,
                               const DrawKey& key);
+
+  // The first k tokens in the order falling logit, then rising id, NaNs left out; returns how many.
+  // REQUIRES: 0 < k <= 32.
+  int (*top)(const float* logits, int n, int k, int32_t* ids, float* values);
+  // How many tokens come before token `id` in that order; all that are not NaN where it is one.
+  int (*num_before)(const float* logits, int n, int32_t id);
 };
 
 // REQUIRES: the machine runs `isa`.

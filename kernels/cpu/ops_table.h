@@ -3,6 +3,8 @@
 
 // The definition of the CpuOps of one instruction set: ops_<isa>.cc are this and nothing else.
 
+#include "kernels/cpu/gumbel.h"
+#include "kernels/cpu/logprobs_kernels.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/rope.h"
@@ -35,12 +37,18 @@ const CpuOps kCpuOps = {
     .unpack_q6_k = UnpackQ6KRow,
     .unpack_f8_e4m3 = UnpackF8E4M3Row,
     .argmax = ArgMaxRow,
+    .mask = MaskRow,
     .scale = ScaleRow,
+    .spread = SpreadOfRow,
+    .sum_weights = SumWeights,
+    .count_levels = CountLevels,
     .sum_levels = SumLevels,
-    .collect_above = CollectAbove,
+    .collect = CollectNear,
     .weigh = WeighCandidates,
     .gumbel_argmax = GumbelArgMaxRow,
     .gumbel_argmax_of = GumbelArgMaxOf,
+    .top = TopOfRow,
+    .num_before = NumBefore,
 };
 
 }  // namespace QUIRE_ISA

@@ -13,20 +13,28 @@
 namespace quire {
 inline namespace QUIRE_ISA {
 
-// The best value seen by each lane, and its id; the earliest among equals.
+// The best value above -infinity seen by each lane, and its id; the earliest among equals.
 struct LaneBest {
   F32x16 value;
   I32x16 id;
 };
 
 QUIRE_INLINE LaneBest NoBest() {
-  return {AsFloat(BroadcastInt(static_cast<int32_t>(0xff800000u))), BroadcastInt(0)};
+  return {AsFloat(BroadcastInt(static_cast<int32_t>(0xff800000u))), BroadcastInt(-1)};
 }
 
 QUIRE_INLINE void Offer(LaneBest& best, F32x16 value, I32x16 id) {
   const Mask16 better = Less(best.value, value);
   best.value = Select(better, value, best.value);
   best.id = Select(better, id, best.id);
+}
+
+// {1, 2, 4, ..., 2^15}
+QUIRE_INLINE I32x16 LaneBits16() {
+  static const int32_t kBits[16] = {1,       2,       4,       8,      16,      32,
+                                    64,      128,     1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                                    1 << 12, 1 << 13, 1 << 14, 1 << 15};
+  return LoadInt(kBits);
 }
 
 QUIRE_INLINE int32_t LowestIdOfMax(const LaneBest& best) {
@@ -56,8 +64,20 @@ inline int32_t ArgMaxRow(const float* logits, int n) {
   return LowestIdOfMax(best);
 }
 
-// scores = logits / temperature + 0 (so that no -0 is among them); returns their maximum, NaNs left
-// out.
+inline void MaskRow(const float* logits, int n, const uint32_t* allowed, float* out) {
+  const I32x16 bit_of_lane = LaneBits16();
+  for (int i = 0; i < n; i += 16) {
+    const int32_t bits = static_cast<int32_t>(allowed[i / 32] >> (i % 32));
+    const Mask16 clear = EqualInt(BroadcastInt(bits) & bit_of_lane, BroadcastInt(0));
+    const F32x16 x = Select(clear, NoBest().value, LoadOrNever(logits + i, n - i));
+    if (n - i >= 16) {
+      Store(out + i, x);
+    } else {
+      StoreN(out + i, x, n - i);
+    }
+  }
+}
+
 inline float ScaleRow(const float* logits, int n, float temperature, float* scores) {
   const F32x16 t = Broadcast(temperature);
   F32x16 max = NoBest().value;
@@ -73,20 +93,46 @@ inline float ScaleRow(const float* logits, int n, float temperature, float* scor
   return MaxLanes(max);
 }
 
-// A weight floor(exp(d) * 2^40), d <= 0, is high * 2^20 + low, both below 2^21; 0 where d is a NaN.
+// By two Sum16 of the row, elements that are not finite as zeros.
+inline void SpreadOfRow(const float* scores, int n, Spread* result) {
+  F32x16 sum = Zero16();
+  int count = 0;
+  for (int i = 0; i < n; i += 16) {
+    const F32x16 s = LoadOrNever(scores + i, n - i);
+    const Mask16 bad = IsNotFinite(s);
+    sum = sum + Select(bad, Zero16(), s);
+    count += 16 - __builtin_popcount(MaskBits(bad));
+  }
+  result->mean = SumLanes(sum) / static_cast<float>(count);
+  const F32x16 mean = Broadcast(result->mean);
+  F32x16 squares = Zero16();
+  for (int i = 0; i < n; i += 16) {
+    const F32x16 s = LoadOrNever(scores + i, n - i);
+    const F32x16 x = s - mean;
+    squares = squares + Select(IsNotFinite(s), Zero16(), x * x);
+  }
+  result->deviation = __builtin_sqrtf(SumLanes(squares) / static_cast<float>(count));
+}
+
+// floor(x * 2^40) = high * 2^20 + low, both below 2^21.
 struct Weight16 {
   I32x16 high;
   I32x16 low;
 };
 
-QUIRE_INLINE Weight16 WeightsOf(F32x16 d) {
-  F32x16 p = Exp16(d);
-  p = Select(LessEqual(p, Broadcast(1.0f)), p, Zero16());
-  const F32x16 scaled = p * Broadcast(0x1p20f);
+// Of x in [0, 1]; of 0 where x is anything else.
+QUIRE_INLINE Weight16 FixedPoint(F32x16 x) {
+  x = Select(LessEqual(x, Broadcast(1.0f)), x, Zero16());
+  const F32x16 scaled = x * Broadcast(0x1p20f);
   const I32x16 high = TruncateToInt(scaled);
   const F32x16 rest = scaled - ToFloat(high);
   return {high, TruncateToInt(rest * Broadcast(0x1p20f))};
 }
+
+// floor(exp(d) * 2^40), d <= 0; 0 where d is a NaN.
+QUIRE_INLINE Weight16 WeightsOf(F32x16 d) { return FixedPoint(Exp16(d)); }
+
+QUIRE_INLINE F32x16 Abs(F32x16 x) { return AsFloat(AsInt(x) & BroadcastInt(0x7fffffff)); }
 
 QUIRE_INLINE uint64_t TotalOf(const Weight16& sums) {
   int32_t high[16], low[16];
@@ -104,11 +150,44 @@ QUIRE_INLINE void AddWeights(Weight16& sums, const Weight16& w) {
   sums.low = sums.low + w.low;
 }
 
-inline void SumLevels(const float* scores, int n, float max, LevelSums* result) {
-  // A lane's 32-bit sums take this many weights of less than 2^21 without overflow.
-  constexpr int kVectorsPerTotal = 2048;
+// A lane's 32-bit sums take this many weights of less than 2^21 without overflow.
+constexpr int kVectorsPerTotal = 2048;
+
+inline void SumWeights(const float* scores, int n, float max, WeightSums* result) {
+  *result = WeightSums();
+  const F32x16 row_max = Broadcast(max);
+  for (int begin = 0; begin < n; begin += 16 * kVectorsPerTotal) {
+    const int end = n - begin < 16 * kVectorsPerTotal ? n : begin + 16 * kVectorsPerTotal;
+    Weight16 total = {BroadcastInt(0), BroadcastInt(0)};
+    Weight16 depth = total;
+    for (int i = begin; i < end; i += 16) {
+      const F32x16 d = LoadOrNever(scores + i, n - i) - row_max;
+      const F32x16 p = Exp16(d);
+      AddWeights(total, FixedPoint(p));
+      AddWeights(depth, FixedPoint(p * (Zero16() - d)));
+    }
+    result->total += TotalOf(total);
+    result->depth += TotalOf(depth);
+  }
+}
+
+inline void CountLevels(const float* scores, int n, float max, LevelCounts* result) {
+  *result = LevelCounts();
+  const F32x16 row_max = Broadcast(max);
+  for (int i = 0; i < n; i += 16) {
+    const F32x16 distance = Abs(LoadOrNever(scores + i, n - i) - row_max);
+    for (int k = kNumLevels - 1; k >= 0; --k) {
+      const uint32_t bits = MaskBits(LessEqual(distance, Broadcast(kLevels[k])));
+      if (bits == 0) break;
+      result->count[k] += __builtin_popcount(bits);
+    }
+  }
+}
+
+inline void SumLevels(const float* scores, int n, float max, float center, LevelSums* result) {
   *result = LevelSums();
   const F32x16 row_max = Broadcast(max);
+  const F32x16 middle = Broadcast(center);
   for (int begin = 0; begin < n; begin += 16 * kVectorsPerTotal) {
     const int end = n - begin < 16 * kVectorsPerTotal ? n : begin + 16 * kVectorsPerTotal;
     Weight16 all = {BroadcastInt(0), BroadcastInt(0)};
@@ -118,13 +197,12 @@ inline void SumLevels(const float* scores, int n, float max, LevelSums* result) 
       const F32x16 d = LoadOrNever(scores + i, n - i) - row_max;
       const Weight16 w = WeightsOf(d);
       AddWeights(all, w);
+      const F32x16 distance = Abs(d - middle);
       for (int k = kNumLevels - 1; k >= 0; --k) {
-        const Mask16 above = LessEqual(Broadcast(kLevels[k]), d);
-        const uint32_t bits = MaskBits(above);
-        if (bits == 0) break;
-        result->count[k] += __builtin_popcount(bits);
+        const Mask16 near = LessEqual(distance, Broadcast(kLevels[k]));
+        if (!Any(near)) break;
         AddWeights(level[k],
-                   {Select(above, w.high, BroadcastInt(0)), Select(above, w.low, BroadcastInt(0))});
+                   {Select(near, w.high, BroadcastInt(0)), Select(near, w.low, BroadcastInt(0))});
       }
     }
     result->total += TotalOf(all);
@@ -132,13 +210,14 @@ inline void SumLevels(const float* scores, int n, float max, LevelSums* result) 
   }
 }
 
-inline int CollectAbove(const float* scores, int n, float max, float level, int32_t* ids,
-                        float* values) {
+inline int CollectNear(const float* scores, int n, float max, float center, float distance,
+                       int32_t* ids, float* values) {
   const F32x16 row_max = Broadcast(max);
+  const F32x16 middle = Broadcast(center);
   int count = 0;
   for (int i = 0; i < n; i += 16) {
-    const F32x16 s = LoadOrNever(scores + i, n - i);
-    uint32_t bits = MaskBits(LessEqual(Broadcast(level), s - row_max));
+    const F32x16 d = LoadOrNever(scores + i, n - i) - row_max;
+    uint32_t bits = MaskBits(LessEqual(Abs(d - middle), Broadcast(distance)));
     if (n - i < 16) bits &= (1u << (n - i)) - 1u;
     for (; bits != 0; bits &= bits - 1) {
       ids[count] = i + __builtin_ctz(bits);
@@ -160,69 +239,6 @@ inline void WeighCandidates(const float* values, int n, float max, uint64_t* wei
           (uint64_t{static_cast<uint32_t>(high[lane])} << 20) + static_cast<uint32_t>(low[lane]);
     }
   }
-}
-
-// The first two words of Philox4x32-10.
-struct RandomWords {
-  I32x16 first;
-  I32x16 second;
-};
-
-QUIRE_INLINE RandomWords Philox(const DrawKey& key, I32x16 token_ids) {
-  const I32x16 mul0 = BroadcastInt(static_cast<int32_t>(kPhiloxMul0));
-  const I32x16 mul1 = BroadcastInt(static_cast<int32_t>(kPhiloxMul1));
-  I32x16 c0 = token_ids;
-  I32x16 c1 = BroadcastInt(key.position);
-  I32x16 c2 = BroadcastInt(static_cast<int32_t>(key.purpose));
-  I32x16 c3 = BroadcastInt(static_cast<int32_t>(key.choice));
-  uint32_t k0 = static_cast<uint32_t>(key.seed);
-  uint32_t k1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int round = 0; round < kPhiloxRounds; ++round) {
-    const I32x16 high0 = MulHigh(mul0, c0);
-    const I32x16 low0 = MulLow(mul0, c0);
-    const I32x16 high1 = MulHigh(mul1, c2);
-    const I32x16 low1 = MulLow(mul1, c2);
-    c0 = high1 ^ c1 ^ BroadcastInt(static_cast<int32_t>(k0));
-    c1 = low1;
-    c2 = high0 ^ c3 ^ BroadcastInt(static_cast<int32_t>(k1));
-    c3 = low0;
-    k0 += kPhiloxWeyl0;
-    k1 += kPhiloxWeyl1;
-  }
-  return {c0, c1};
-}
-
-// Standard Gumbel variables. w is uniform in (0, 1) with a relative resolution of 2^-24 down to
-// 2^-48, so that the large values, which decide, are fine grained; -log(-log(1 - w)).
-QUIRE_INLINE F32x16 GumbelOf(const RandomWords& words) {
-  const F32x16 coarse = ToFloat(ShiftRight<8>(words.first));
-  const F32x16 fine = ToFloat(ShiftRight<9>(words.second)) + Broadcast(0.5f);
-  F32x16 w = Fma(fine, Broadcast(0x1p-23f), coarse) * Broadcast(0x1p-24f);
-  w = Min(w, Broadcast(0x1.fffffep-1f));
-  // log1p(-w): the logarithm of the rounded 1 - w, and what the rounding took.
-  const F32x16 one = Broadcast(1.0f);
-  const F32x16 u = one - w;
-  const F32x16 exponential = (w - (one - u)) / u - Log16(u);
-  return Zero16() - Log16(exponential);
-}
-
-inline int32_t GumbelArgMaxRow(const float* scores, int n, const DrawKey& key) {
-  LaneBest best = NoBest();
-  for (int i = 0; i < n; i += 16) {
-    const I32x16 ids = Iota16() + BroadcastInt(i);
-    Offer(best, LoadOrNever(scores + i, n - i) + GumbelOf(Philox(key, ids)), ids);
-  }
-  return LowestIdOfMax(best);
-}
-
-inline int32_t GumbelArgMaxOf(const float* values, const int32_t* token_ids, int n,
-                              const DrawKey& key) {
-  LaneBest best = NoBest();
-  for (int i = 0; i < n; i += 16) {
-    const I32x16 ids = LoadIntN(token_ids + i, n - i < 16 ? n - i : 16);
-    Offer(best, LoadOrNever(values + i, n - i) + GumbelOf(Philox(key, ids)), ids);
-  }
-  return LowestIdOfMax(best);
 }
 
 }  // namespace QUIRE_ISA

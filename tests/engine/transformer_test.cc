@@ -75,6 +75,7 @@ class RecordingBackend : public Backend {
     absl::StrAppend(&log, "logits v", norm.value, " m", head.value, "\n");
   }
   void Sample() override { log += "sample\n"; }
+  void Logprobs() override { log += "logprobs\n"; }
 
   int unsupported_vocab_size = 0;
   int failing_vector = 0;
@@ -94,14 +95,16 @@ class RecordingBackend : public Backend {
   int num_vectors_ = 0;
 };
 
-// What loading and one step of the model ask of a backend.
+// What loading and one step of the model ask of a backend; for each sample, a log-probability too.
 std::string Trace(const std::string& name, int num_samples) {
   const auto files = ModelFiles::Open(OwnGoldenPath(name));
   if (!files.ok()) return std::string(files.status().message());
   RecordingBackend backend;
   const auto model = Transformer::Load(**files, backend, 100);
   if (!model.ok()) return std::string(model.status().message());
-  (*model)->Forward(backend, {.num_tokens = 1, .num_seqs = 1, .num_samples = num_samples});
+  (*model)->Forward(
+      backend,
+      {.num_tokens = 1, .num_seqs = 1, .num_samples = num_samples, .num_logprobs = num_samples});
   return backend.log;
 }
 
@@ -144,6 +147,7 @@ out m7 v10
 mlp v11 m8 v12 v13 m9 v14
 logits v15 m10
 sample
+logprobs
 )");
 }
 

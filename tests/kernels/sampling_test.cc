@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <random>
-#include <string>
+#include <numeric>
+#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -34,67 +34,9 @@ TEST(Philox, ComputesTheKnownAnswers) {
 class SamplingTest : public IsaTest {
  protected:
   const CpuOps& ops() const { return CpuOpsFor(GetParam()); }
-
-  SampleRow RandomRow(int vocab_size) {
-    const auto one_of = [&](std::vector<float> values) {
-      return values[random_() % values.size()];
-    };
-    SampleRow row;
-    row.temperature = one_of({0.0f, 0.01f, 0.7f, 1.0f, 1.0f, 2.5f, 100.0f});
-    row.top_k = static_cast<int>(one_of({0, 0, 1, 2, 5, 50, static_cast<float>(vocab_size)}));
-    row.top_p = one_of({1.0f, 1.0f, 0.95f, 0.5f, 0.1f, 0.0f, 0.9999f});
-    row.min_p = one_of({0.0f, 0.0f, 0.05f, 0.001f, 0.5f, 1.0f, 1e-9f});
-    row.seed = random_() | (uint64_t{random_()} << 32);
-    row.choice = random_() % 4;
-    row.position = static_cast<int32_t>(random_() % 100000);
-    return row;
-  }
-
-  std::mt19937 random_{1};
 };
 
 QUIRE_FOR_EACH_ISA(SamplingTest);
-
-std::string ToString(const SampleRow& row) {
-  return testing::PrintToString(std::vector<double>{row.temperature, double(row.top_k), row.top_p,
-                                                    row.min_p, double(row.position)});
-}
-
-TEST_P(SamplingTest, DrawsTheTokenOfTheDefinition) {
-  for (int vocab_size : {1, 2, 15, 16, 17, 100, 1003}) {
-    TokenSampler sampler(ops(), vocab_size);
-    for (int round = 0; round < 400; ++round) {
-      // Wide, narrow, with many ties, all equal, with masked tokens, with NaNs.
-      std::vector<float> logits = RandomFloats(vocab_size, Values::kUsual, random_);
-      const int kind = round % 6;
-      for (float& x : logits) {
-        if (kind == 0) x *= 8;
-        if (kind == 1) x *= 0.01f;
-        if (kind == 2) x = std::round(x * 2);
-        if (kind == 3) x = -1.5f;
-        if (kind == 4 && random_() % 3 != 0) x = -INFINITY;
-        if (kind == 5 && random_() % 16 == 0) x = NAN;
-      }
-      const SampleRow row = RandomRow(vocab_size);
-      ASSERT_EQ(sampler.Draw(logits.data(), row),
-                reference::SampleToken(logits.data(), vocab_size, row))
-          << "vocabulary " << vocab_size << " kind " << kind << " " << ToString(row);
-    }
-  }
-}
-
-TEST_P(SamplingTest, DrawsTheTokenOfTheDefinitionFromALargeVocabulary) {
-  const int vocab_size = 49152;
-  TokenSampler sampler(ops(), vocab_size);
-  for (int round = 0; round < 24; ++round) {
-    std::vector<float> logits = RandomFloats(vocab_size, Values::kUsual, random_);
-    for (float& x : logits) x *= round % 3 == 0 ? 3.0f : 0.5f;
-    const SampleRow row = RandomRow(vocab_size);
-    ASSERT_EQ(sampler.Draw(logits.data(), row),
-              reference::SampleToken(logits.data(), vocab_size, row))
-        << ToString(row);
-  }
-}
 
 TEST_P(SamplingTest, RowsWithoutAFiniteMaximumAreGreedy) {
   const int vocab_size = 40;
@@ -103,12 +45,103 @@ TEST_P(SamplingTest, RowsWithoutAFiniteMaximumAreGreedy) {
   row.temperature = 1;
   row.top_p = 0.5f;
   std::vector<float> logits(vocab_size, -INFINITY);
-  EXPECT_EQ(sampler.Draw(logits.data(), row), 0);
+  EXPECT_EQ(sampler.Draw(logits.data(), row), kNoToken);
   std::fill(logits.begin(), logits.end(), NAN);
-  EXPECT_EQ(sampler.Draw(logits.data(), row), 0);
+  EXPECT_EQ(sampler.Draw(logits.data(), row), kNoToken);
   logits[7] = INFINITY;
   logits[9] = INFINITY;
   EXPECT_EQ(sampler.Draw(logits.data(), row), 7);
+}
+
+TEST_P(SamplingTest, BannedTokensAreNeverDrawn) {
+  const int vocab_size = 40;
+  TokenSampler sampler(ops(), vocab_size);
+  const std::vector<float> logits(vocab_size, 3.0f);
+  std::vector<int32_t> banned(vocab_size);
+  std::iota(banned.begin(), banned.end(), 0);
+  const std::vector<uint32_t> only_33 = {0, 1u << 1};
+  const std::vector<int32_t> token_33 = {33};
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (const float typical_p : {1.0f, 0.9f}) {
+      SampleRow row = {.temperature = temperature, .typical_p = typical_p, .xtc_probability = 1};
+      row.edits.banned = banned;
+      EXPECT_EQ(sampler.Draw(logits.data(), row), kNoToken) << "all";
+      row.edits.banned = absl::MakeConstSpan(banned).subspan(0, 39);
+      EXPECT_EQ(sampler.Draw(logits.data(), row), 39) << "all but the last";
+      row.edits = {.allowed = only_33};
+      EXPECT_EQ(sampler.Draw(logits.data(), row), 33) << "one is allowed";
+      row.edits.banned = token_33;
+      EXPECT_EQ(sampler.Draw(logits.data(), row), kNoToken) << "it is banned too";
+    }
+  }
+}
+
+TEST_P(SamplingTest, PenaltiesAreThoseOfTheFormulas) {
+  // Greedy makes a penalty visible: the token is the best just as long as it stays above 1.
+  TokenSampler sampler(ops(), 2);
+  const auto best_of = [&](float logit, const LogitEdits& edits) {
+    const std::vector<float> logits = {logit, 1.0f};
+    return sampler.Draw(logits.data(), {.edits = edits});
+  };
+  const std::vector<TokenCount> thrice = {{.token_id = 0, .num_generated = 3}};
+  const std::vector<TokenCount> prompt = {{.token_id = 0, .in_prompt = true}};
+  EXPECT_EQ(best_of(2.01f, {.counts = prompt, .repetition_penalty = 2}), 0);
+  EXPECT_EQ(best_of(1.99f, {.counts = prompt, .repetition_penalty = 2}), 1);
+  EXPECT_EQ(best_of(2.49f, {.counts = thrice, .frequency_penalty = 0.5f}), 1);
+  EXPECT_EQ(best_of(2.51f, {.counts = thrice, .frequency_penalty = 0.5f}), 0);
+  EXPECT_EQ(best_of(1.49f, {.counts = thrice, .presence_penalty = 0.5f}), 1);
+  EXPECT_EQ(best_of(1.51f, {.counts = thrice, .presence_penalty = 0.5f}), 0);
+  EXPECT_EQ(best_of(1.01f, {.counts = prompt, .frequency_penalty = 2, .presence_penalty = 2}), 0)
+      << "only generated tokens count";
+  // Division comes first: 6 / 2 - 3 * 0.5 - 0.4 = 1.1.
+  const LogitEdits all = {.counts = thrice,
+                          .repetition_penalty = 2,
+                          .frequency_penalty = 0.5f,
+                          .presence_penalty = 0.4f};
+  EXPECT_EQ(best_of(6.0f, all), 0);
+  EXPECT_EQ(best_of(5.7f, all), 1);
+  // A negative logit is multiplied: a bonus below 1 lifts it.
+  const std::vector<float> negative = {-4.0f, -2.1f};
+  EXPECT_EQ(
+      sampler.Draw(negative.data(), {.edits = {.counts = prompt, .repetition_penalty = 0.5f}}), 0);
+}
+
+TEST_P(SamplingTest, XtcExcludesAllButTheLeastOfTheTopChoices) {
+  // Probabilities 0.4, 0.3, 0.2, 0.1.
+  const std::vector<float> logits = {std::log(0.2f), std::log(0.4f), std::log(0.1f),
+                                     std::log(0.3f)};
+  TokenSampler sampler(ops(), 4);
+  std::map<int32_t, int> always, half;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SampleRow row = {.temperature = 1, .xtc_probability = 1, .xtc_threshold = 0.15f, .seed = seed};
+    ++always[sampler.Draw(logits.data(), row)];
+    row.xtc_probability = 0.5f;
+    ++half[sampler.Draw(logits.data(), row)];
+  }
+  // Tokens 1, 3 and 0 are above the threshold: 0 stays, and 2, which is below.
+  EXPECT_EQ(always.size(), 2u);
+  EXPECT_EQ(always[0] + always[2], 400);
+  // Of half of the draws nothing is excluded: 1 and 3 get 0.7 of them, 140 within 5 sigma of 10.
+  EXPECT_NEAR(half[1] + half[3], 140, 50);
+}
+
+TEST_P(SamplingTest, TopNSigmaMeasuresFromTheMaximum) {
+  // 100 tokens of -1 and 100 of 1 have mean 0 and deviation 1; with one of 3, nearly so.
+  std::vector<float> logits(201, -1.0f);
+  std::fill(logits.begin() + 100, logits.end(), 1.0f);
+  logits[150] = 3.0f;
+  TokenSampler sampler(ops(), 201);
+  std::set<int32_t> narrow, wide;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const SampleRow row = {.temperature = 2, .top_n_sigma = 1.5f, .seed = seed};
+    narrow.insert(sampler.Draw(logits.data(), row));
+    SampleRow more = row;
+    more.top_n_sigma = 2.5f;
+    wide.insert(sampler.Draw(logits.data(), more));
+  }
+  EXPECT_EQ(narrow, std::set<int32_t>{150});
+  EXPECT_GT(wide.size(), 50u);
+  EXPECT_GE(*wide.begin(), 100) << "those of -1 are four deviations below";
 }
 
 TEST_P(SamplingTest, TiesGoToTheLowestIds) {
@@ -129,7 +162,7 @@ TEST_P(SamplingTest, TiesGoToTheLowestIds) {
   EXPECT_EQ(by_k.rbegin()->first, 2);
   // 0.1f is a little more than a tenth: the sixth token is needed to reach it, unless the fraction
   // is cut to 32 bits first. What counts is that the definition is met exactly.
-  const uint64_t target = TopPTarget(0.1f, 50 * kFullWeight);
+  const uint64_t target = ShareOf(50 * kFullWeight, 0.1f);
   EXPECT_EQ(by_p.size(), (target + kFullWeight - 1) / kFullWeight);
   EXPECT_EQ(by_p.rbegin()->first, static_cast<int>(by_p.size()) - 1);
 }

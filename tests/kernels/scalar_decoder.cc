@@ -209,7 +209,7 @@ Backend::Forward ScalarDecoder::LoadInto(Backend& backend, int max_positions) co
               .down_bias = vector(layer.down_bias)};
     ids.push_back(id);
   }
-  return [&backend, embedding, final_norm, ids](const StepShape&) {
+  return [&backend, embedding, final_norm, ids](const StepShape& step) {
     backend.CopyBlocks();
     backend.Embed(embedding);
     for (const Ids& id : ids) {
@@ -220,6 +220,7 @@ Backend::Forward ScalarDecoder::LoadInto(Backend& backend, int max_positions) co
     }
     backend.LogitsOfRows(final_norm, embedding);
     backend.Sample();
+    if (step.num_logprobs > 0) backend.Logprobs();
   };
 }
 

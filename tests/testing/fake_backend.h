@@ -67,6 +67,7 @@ class FakeBackend : public Backend {
   void NormMlpAdd(const MlpArgs&) override {}
   void LogitsOfRows(VectorId, MatrixId) override {}
   void Sample() override {}
+  void Logprobs() override {}
 
  private:
   const OnStep on_step_;
