@@ -42,7 +42,7 @@ TEST_P(LogitsCheckTest, LogitsThatAreNotFiniteAreReportedForTheirSequence) {
   const MatrixId embedding_id = *backend.PackMatrix({{.view = view(embedding, shape.vocab_size)}});
   const MatrixId head_id = *backend.PackMatrix({{.view = view(head, shape.vocab_size)}});
   const VectorId norm_id = *backend.PackVector({{.view = view(norm, 1)}});
-  ASSERT_TRUE(backend.Reserve(shape, {16, 2, 16, kMaxModelLen}).ok());
+  ASSERT_TRUE(backend.Reserve(shape, {16, 2, 16, 2, kMaxModelLen}).ok());
   KvSpec kv;
   kv.block_size = kBlockSize;
   kv.num_blocks = 2;
