@@ -85,8 +85,10 @@ TEST(SafetensorsTest, TensorsThatLieAreRefusedByName) {
                        data_bytes));
   };
   EXPECT_EQ(tensor("\"F32\"", "[2]", "[0,8]", 8), "ok");
-  EXPECT_EQ(tensor("\"F8_E4M3\"", "[8]", "[0,8]", 8),
-            "tensor 'a': dtype 'F8_E4M3' is not supported; expected one of F32, F16, BF16");
+  EXPECT_EQ(tensor("\"F8_E4M3\"", "[8]", "[0,8]", 8), "ok");
+  EXPECT_EQ(
+      tensor("\"F8_E5M2\"", "[8]", "[0,8]", 8),
+      "tensor 'a': dtype 'F8_E5M2' is not supported; expected one of F32, F16, BF16, F8_E4M3");
   EXPECT_EQ(tensor("7", "[2]", "[0,8]", 8), "tensor 'a': has no string 'dtype'");
   EXPECT_EQ(tensor("\"F32\"", "2", "[0,8]", 8), "tensor 'a': has no array 'shape'");
   for (const char* shape : {"[-2]", "[2.0]", "[\"2\"]", "[9223372036854775808]", "[1e30]"}) {
