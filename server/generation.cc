@@ -5,32 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "server/engine_request.h"
 #include "server/errors.h"
-#include "server/prompt.h"
-#include "server/validation.h"
 
 namespace quire {
 namespace {
 
-// Ids in one Prompt event: at most 5 bytes each, well below 1 MiB.
-constexpr int64_t kMaxPromptIds = 64 << 10;
-
 double Ms(TimeUs from, TimeUs to) { return static_cast<double>(to - from) / 1000; }
-
-v1::FinishReason FinishReasonOf(EndReason reason) {
-  switch (reason) {
-    case EndReason::kStop:
-      return v1::FINISH_REASON_STOP;
-    case EndReason::kLength:
-      return v1::FINISH_REASON_LENGTH;
-    case EndReason::kAborted:
-      return v1::FINISH_REASON_ABORTED;
-    case EndReason::kTimeLimit:
-      return v1::FINISH_REASON_TIME_LIMIT;
-    default:
-      return v1::FINISH_REASON_UNSPECIFIED;
-  }
-}
 
 }  // namespace
 
@@ -60,35 +41,6 @@ bool Generation::IsWanted() {
   return status.ok();  // an abort goes on: its usage is promised
 }
 
-absl::Status Generation::BuildRequest(Request& request) {
-  absl::StatusOr<std::vector<int32_t>> prompt =
-      TokenizePrompt(request_, model_.text.get(), model_.info.max_model_len);
-  if (!prompt.ok()) return prompt.status();
-  request.prompt_token_ids = *std::move(prompt);
-  params_ = EffectiveParams(request_.params(), model_, limits_);
-  absl::Status status = ResolveMaxTokens(static_cast<int64_t>(request.prompt_token_ids.size()),
-                                         model_.info, limits_, params_);
-  if (!status.ok()) return status;
-  request.sampling.temperature = params_.temperature();
-  request.sampling.top_k = params_.top_k();
-  request.sampling.top_p = params_.top_p();
-  request.sampling.min_p = params_.min_p();
-  request.sampling.seed = static_cast<uint64_t>(params_.seed());
-  request.max_tokens = static_cast<int32_t>(params_.max_tokens());
-  request.stop_token_ids.assign(params_.stop_token_ids().begin(), params_.stop_token_ids().end());
-  if (!params_.ignore_eos()) {
-    const std::vector<int32_t>& eos = model_.info.eos_token_ids;
-    request.stop_token_ids.insert(request.stop_token_ids.end(), eos.begin(), eos.end());
-  }
-  request.priority = params_.priority();
-  request.deadline = deadline_;
-  request.time_limit = arrived_at_ + TimeUs{params_.max_time_ms()} * 1000;
-  if (params_.max_queue_ms() > 0) {
-    request.queue_deadline = arrived_at_ + TimeUs{params_.max_queue_ms()} * 1000;
-  }
-  return absl::OkStatus();
-}
-
 void Generation::AddNumbers(absl::Status& status) const {
   const std::string reason = ReasonOf(status);
   if (reason == "QUEUE_FULL") {
@@ -109,7 +61,7 @@ void Generation::AddNumbers(absl::Status& status) const {
 void Generation::Prepare() {
   if (!IsWanted()) return;
   auto request = std::make_shared<Request>();
-  absl::Status status = BuildRequest(*request);
+  absl::Status status = BuildEngineRequest(request_, model_, limits_, params_, *request);
   if (status.ok() && host_.refuses_new()) status = StatusOfEnd({.reason = EndReason::kDraining});
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -119,9 +71,9 @@ void Generation::Prepare() {
       return;
     }
   }
-  const Tokenizer* tokenizer = model_.text == nullptr ? nullptr : &model_.text->tokenizer();
-  deltas_.emplace(tokenizer, params_.skip_special_tokens(), request->stop_token_ids);
-  engine_request_ = request;
+  request->deadline = deadline_;
+  SetTimes(params_, arrived_at_, *request);
+  SetUp(request);
   const absl::StatusOr<SequenceId> id = engine_.Submit(request, shared_from_this());
   if (!id.ok()) {
     status = id.status();
@@ -139,7 +91,18 @@ void Generation::Prepare() {
   }
   // A drain that began meanwhile may have passed over this sequence.
   if (!end_wanted && host_.refuses_new()) end_wanted = EndReason::kDraining;
-  if (end_wanted) engine_.End(*id, *end_wanted);
+  if (end_wanted) EndAll(*id, *end_wanted);
+}
+
+void Generation::SetUp(std::shared_ptr<const Request> request) {
+  engine_request_ = std::move(request);
+  text_rules_ = MakeTextRules(params_, model_, *engine_request_);
+  choices_.reserve(static_cast<size_t>(engine_request_->num_choices));
+  for (int32_t i = 0; i < engine_request_->num_choices; ++i) {
+    choices_.emplace_back(static_cast<uint32_t>(i), *text_rules_, stream_);
+  }
+  prompt_.emplace(engine_request_->prompt_token_ids, request_.return_prompt_token_ids(),
+                  engine_request_->num_prompt_logprobs >= 0, text_rules_->tokenizer);
 }
 
 // ---- From the engine ----
@@ -162,11 +125,22 @@ void Generation::OnRefused(const absl::Status& status) {
   Wake();
 }
 
-void Generation::OnToken(const NewToken& token, const TokenScores& /*scores*/) {
+void Generation::OnPromptLogprobs(int position, const RowLogprobs& logprobs) {
+  if (position != num_prompt_scores_ + 1) return;  // computed again, after a preemption
+  ++num_prompt_scores_;
+  {
+    std::lock_guard<std::mutex> lock(inbox_mu_);
+    inbox_.prompt_scores.Append(logprobs);
+  }
+  Wake();
+}
+
+void Generation::OnToken(const NewToken& token, const TokenScores& scores) {
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
     if (inbox_.first_token_at == 0) inbox_.first_token_at = engine_.Now();
-    inbox_.token_ids.push_back(token.token_id);
+    inbox_.tokens.push_back(token);
+    if (scores.logprobs != nullptr) inbox_.scores.Append(*scores.logprobs);
   }
   num_tokens_.fetch_add(1);
   Wake();
@@ -175,7 +149,7 @@ void Generation::OnToken(const NewToken& token, const TokenScores& /*scores*/) {
 void Generation::OnEnd(const EndedSequence& end) {
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
-    inbox_.end = end;
+    inbox_.ends.push_back(end);
   }
   Wake();
 }
@@ -227,15 +201,45 @@ void Generation::Pump() {
 }
 
 void Generation::TakeInbox() {
-  seen_.token_ids.clear();
+  seen_.prompt_scores.Clear();
+  seen_.tokens.clear();
+  seen_.scores.Clear();
+  seen_.ends.clear();
   std::lock_guard<std::mutex> lock(inbox_mu_);
-  seen_.token_ids.swap(inbox_.token_ids);  // the two take turns: no allocation once they are large
+  // The two take turns: no allocation once they are large.
+  std::swap(seen_.prompt_scores, inbox_.prompt_scores);
+  std::swap(seen_.tokens, inbox_.tokens);
+  std::swap(seen_.scores, inbox_.scores);
+  std::swap(seen_.ends, inbox_.ends);
   seen_.accepted = inbox_.accepted;
   seen_.queue_position = inbox_.queue_position;
   seen_.cached_tokens = inbox_.cached_tokens;
   seen_.refused = inbox_.refused;
   seen_.first_token_at = inbox_.first_token_at;
-  seen_.end = inbox_.end;
+}
+
+void Generation::GiveToChoices() {
+  prompt_->Add(seen_.prompt_scores);
+  const bool has_scores = !seen_.scores.empty();
+  for (size_t i = 0; i < seen_.tokens.size(); ++i) {
+    const NewToken& token = seen_.tokens[i];
+    const bool is_stopped =
+        choices_[token.choice].Add(token.token_id, has_scores ? &seen_.scores : nullptr, i);
+    if (is_stopped) engine_.End(token.id, EndReason::kStop);
+  }
+  for (const EndedSequence& end : seen_.ends) {
+    choices_[end.choice].End(end);
+    if (choices_[end.choice].is_failed() && final_status_.ok()) Fail(end);
+  }
+}
+
+void Generation::Fail(const EndedSequence& end) {
+  EndedSequence whole = end;
+  whole.completion_tokens = static_cast<int32_t>(num_completion_tokens());
+  final_status_ = StatusOfEnd(whole);
+  AddMetadata(final_status_, "stage", end.first_scheduled_at == kNever ? "queued" : "running");
+  AddMetadata(final_status_, "completion_tokens", absl::StrCat(whole.completion_tokens));
+  if (choices_.size() > 1) EndAll(end.id - end.choice, end.reason);
 }
 
 Generation::Step Generation::NextStep() {
@@ -246,53 +250,33 @@ Generation::Step Generation::NextStep() {
     return Step::kFinish;
   }
   if (!seen_.accepted) return Step::kNothing;
-  deltas_->Add(seen_.token_ids);
+  GiveToChoices();
   if (!accepted_told_) {
     accepted_told_ = true;
     FillAccepted(response_.mutable_accepted());
     return Step::kWrite;
   }
-  const auto prompt_tokens = static_cast<int64_t>(engine_request_->prompt_token_ids.size());
-  if (request_.return_prompt_token_ids() && prompt_told_ < prompt_tokens) {
-    FillPrompt(response_.mutable_prompt());
+  if (prompt_->HasNext()) {
+    prompt_->Take(response_.mutable_prompt());
     return Step::kWrite;
   }
-  if (seen_.end) return NextStepAfterEnd();
-  if (!stream_ || !deltas_->HasDelta()) return Step::kNothing;
-  deltas_->Take(response_.mutable_delta());
-  return Step::kWrite;
-}
-
-Generation::Step Generation::NextStepAfterEnd() {
-  if (!flushed_) {
-    flushed_ = true;
-    deltas_->Flush();
-    final_status_ = StatusOfEnd(*seen_.end);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[next_choice_];
+    next_choice_ = (next_choice_ + 1) % choices_.size();
+    if (choice.Next(&response_)) return Step::kWrite;
   }
-  // What a failed stream has shown so far is completed; one that shows nothing before the end shows
-  // nothing at all.
-  if (deltas_->HasDelta() && (stream_ || final_status_.ok())) {
-    deltas_->Take(response_.mutable_delta());
-    return Step::kWrite;
-  }
-  if (!final_status_.ok()) {
-    AddMetadata(final_status_, "stage",
-                seen_.end->first_scheduled_at == kNever ? "queued" : "running");
-    AddMetadata(final_status_, "completion_tokens", absl::StrCat(seen_.end->completion_tokens));
-    return Step::kFinish;
-  }
-  if (!choice_told_) {
-    choice_told_ = true;
-    v1::ChoiceFinished* choice = response_.mutable_choice_finished();
-    choice->set_finish_reason(FinishReasonOf(seen_.end->reason));
-    if (seen_.end->reason == EndReason::kStop && seen_.end->stop_token_id >= 0) {
-      choice->set_token_id(static_cast<uint32_t>(seen_.end->stop_token_id));
-    }
-    choice->set_completion_tokens(static_cast<uint32_t>(seen_.end->completion_tokens));
-    return Step::kWrite;
+  if (!final_status_.ok()) return Step::kFinish;
+  for (const Choice& choice : choices_) {
+    if (!choice.is_done()) return Step::kNothing;
   }
   FillFinished(response_.mutable_finished());
   return Step::kWriteLast;
+}
+
+int64_t Generation::num_completion_tokens() const {
+  int64_t sum = 0;
+  for (const Choice& choice : choices_) sum += choice.num_tokens();
+  return sum;
 }
 
 void Generation::FillAccepted(v1::Accepted* accepted) const {
@@ -305,20 +289,11 @@ void Generation::FillAccepted(v1::Accepted* accepted) const {
   accepted->set_queue_position(static_cast<uint32_t>(seen_.queue_position));
 }
 
-void Generation::FillPrompt(v1::Prompt* prompt) {
-  const std::vector<int32_t>& ids = engine_request_->prompt_token_ids;
-  const int64_t end =
-      std::min<int64_t>(static_cast<int64_t>(ids.size()), prompt_told_ + kMaxPromptIds);
-  prompt->set_token_offset(static_cast<uint32_t>(prompt_told_));
-  prompt->mutable_token_ids()->Add(ids.begin() + prompt_told_, ids.begin() + end);
-  prompt_told_ = end;
-}
-
 void Generation::FillFinished(v1::Finished* finished) const {
-  const EndedSequence& end = *seen_.end;
+  const EndedSequence& end = *choices_[0].end();
   finished->mutable_usage()->set_prompt_tokens(static_cast<uint32_t>(end.prompt_tokens));
   finished->mutable_usage()->set_cached_tokens(static_cast<uint32_t>(end.cached_tokens));
-  finished->mutable_usage()->set_completion_tokens(static_cast<uint32_t>(end.completion_tokens));
+  finished->mutable_usage()->set_completion_tokens(static_cast<uint32_t>(num_completion_tokens()));
   v1::Timings* timings = finished->mutable_timings();
   const TimeUs now = engine_.Now();
   timings->set_queued_ms(
@@ -381,7 +356,14 @@ void Generation::End(EndReason reason) {
     }
     id = *sequence_id_;
   }
-  engine_.End(id, reason);
+  EndAll(id, reason);
+}
+
+void Generation::EndAll(SequenceId first_id, EndReason reason) {
+  // The first one first: before the prompt is computed it is the only one that can be ended.
+  for (int32_t i = 0; i < engine_request_->num_choices; ++i) {
+    engine_.End(first_id + static_cast<SequenceId>(i), reason);
+  }
 }
 
 void Generation::CheckProgress(TimeUs now) {

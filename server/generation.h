@@ -14,7 +14,8 @@
 
 #include "engine/token_listener.h"
 #include "quire/v1/generation.pb.h"
-#include "server/delta_builder.h"
+#include "server/choice.h"
+#include "server/prompt_events.h"
 #include "server/server_config.h"
 #include "server/serving_model.h"
 
@@ -51,9 +52,10 @@ class GenerationHost {
   virtual bool refuses_new() const = 0;
 };
 
-// The life of one Generate call: turns what the engine tells into events in the API's order, keeps
-// one write in flight, and makes sure of exactly one end, whatever happens in whichever order. It
-// knows no gRPC; it does not tokenise on the threads that call it, but where Prepare and Pump run.
+// The life of one Generate call: turns what the engine tells of its choices into events in the
+// API's order, keeps one write in flight, and makes sure of exactly one end, whatever happens in
+// whichever order. It knows no gRPC; it does not tokenise on the threads that call it, but where
+// Prepare and Pump run.
 //
 // Held by the engine (as listener) and by the host until OnClosed; what ends last, frees it. The
 // transport's end (`writer`) may go away only after OnClosed.
@@ -85,6 +87,7 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   // TokenListener: the engine thread.
   void OnAccepted(int queue_position, int cached_tokens) override;
   void OnRefused(const absl::Status& status) override;
+  void OnPromptLogprobs(int position, const RowLogprobs& logprobs) override;
   void OnToken(const NewToken& token, const TokenScores& scores) override;
   void OnEnd(const EndedSequence& end) override;
 
@@ -97,28 +100,34 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
     int queue_position = 0;
     int cached_tokens = 0;
     absl::Status refused;
-    std::vector<int32_t> token_ids;
+    LogprobList prompt_scores;
+    std::vector<NewToken> tokens;
+    LogprobList scores;  // of tokens, where they are wanted
     TimeUs first_token_at = 0;
-    std::optional<EndedSequence> end;
+    std::vector<EndedSequence> ends;
   };
   enum class Step { kNothing, kWrite, kWriteLast, kFinish };
 
   // Whether there is still somebody to compute for; ends it where it has to end otherwise.
   bool IsWanted();
-  absl::Status BuildRequest(Request& request);
+  // What Pump needs of the request.
+  void SetUp(std::shared_ptr<const Request> request);
   // Adds the numbers that the engine's refusals lack.
   void AddNumbers(absl::Status& status) const;
   void Wake();
-  // The three of them are called by whoever holds `building_`.
+  // These are called by whoever holds `building_`.
   void TakeInbox();
+  void GiveToChoices();
+  // A choice failed: the whole fails with it.
+  void Fail(const EndedSequence& end);
   Step NextStep();
-  Step NextStepAfterEnd();
+  int64_t num_completion_tokens() const;
   void FillAccepted(v1::Accepted* accepted) const;
-  void FillPrompt(v1::Prompt* prompt);
   void FillFinished(v1::Finished* finished) const;
   // REQUIRES: mu_ is held, finished_ is false.
   void FinishLocked(absl::Status status);
   void FinishNow(EndReason reason);
+  void EndAll(SequenceId first_id, EndReason reason);
 
   // Constant after construction.
   const std::string request_id_;
@@ -135,6 +144,9 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   // Set in Prepare, before Submit; constant after.
   v1::GenerationParams params_;
   std::shared_ptr<const Request> engine_request_;
+  std::unique_ptr<const TextRules> text_rules_;
+
+  int num_prompt_scores_ = 0;  // engine thread
 
   std::mutex inbox_mu_;
   Inbox inbox_;                             // guarded by inbox_mu_
@@ -142,21 +154,20 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   std::atomic<int32_t> num_tokens_ = 0;     // that the engine has told
 
   // Of whoever holds `building_`.
-  std::optional<DeltaBuilder> deltas_;
-  Inbox seen_;  // all that was taken from inbox_; token_ids is scratch
+  std::vector<Choice> choices_;
+  std::optional<PromptEvents> prompt_;
+  Inbox seen_;  // what was taken from inbox_ last; tokens, scores and ends are scratch
   v1::GenerateResponse response_;
   absl::Status final_status_;
   bool accepted_told_ = false;
-  int64_t prompt_told_ = 0;
-  bool flushed_ = false;
-  bool choice_told_ = false;
+  size_t next_choice_ = 0;  // they take turns
 
   std::mutex mu_;
-  GenerationWriter* writer_;  // guarded by mu_, as all below
-  std::optional<SequenceId> sequence_id_;
-  std::optional<EndReason> end_wanted_;  // came before there was a sequence
-  bool building_ = false;                // a thread makes the next response
-  bool build_again_ = false;             // another thread wanted to meanwhile
+  GenerationWriter* writer_;               // guarded by mu_, as all below
+  std::optional<SequenceId> sequence_id_;  // of the first choice
+  std::optional<EndReason> end_wanted_;    // came before there was a sequence
+  bool building_ = false;                  // a thread makes the next response
+  bool build_again_ = false;               // another thread wanted to meanwhile
   bool writing_ = false;
   bool finished_ = false;
   TimeUs waiting_since_ = 0;  // for the write in flight, or for the transport to close

@@ -22,7 +22,6 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
 constexpr char kRequestIdKey[] = "x-request-id";
-constexpr int kMaxAbortIds = 1024;
 
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationWriter {
  public:
@@ -66,7 +65,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
     if (!model.ok()) return model.status();
     v1::GenerateRequest request;
-    absl::Status status = ParseRequest(bytes, &request);
+    absl::Status status = ParseRequest(bytes, core_.config().limits, &request);
     if (!status.ok()) return status;
     absl::StatusOr<std::string> id = RequestId(request);
     if (!id.ok()) return id.status();
@@ -74,7 +73,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     status = CheckGenerate(request, **model, core_.config().limits);
     if (!status.ok()) return status;
     const TimeUs deadline = EngineDeadline(context_->raw_deadline(), (*model)->engine->Now());
-    const bool is_tokenized = request.has_token_ids();
+    const bool is_tokenized = request.has_token_ids() && request.params().bad_words().empty();
     auto generation =
         core_.AddGeneration(*id, std::move(request), *std::move(ticket), deadline, **model, this);
     if (!generation.ok()) return generation.status();
@@ -108,10 +107,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 };
 
 absl::StatusOr<v1::AbortResponse> Abort(const v1::AbortRequest& request, ServerCore& core) {
-  if (request.request_ids_size() > kMaxAbortIds) {
-    return InvalidField("request_ids", absl::StrCat(request.request_ids_size(), " ids; at most ",
-                                                    kMaxAbortIds, " are allowed"));
-  }
+  const absl::Status status = CheckAbort(request, core.config().limits);
+  if (!status.ok()) return status;
   for (const std::string& id : request.request_ids()) core.Abort(id);
   return v1::AbortResponse();
 }
@@ -130,8 +127,9 @@ class GenerationServiceHandler final : public RawGeneration {
 
   grpc::ServerUnaryReactor* Abort(CallbackServerContext* /*context*/, const ByteBuffer* in,
                                   ByteBuffer* out) override {
-    return AnswerNow<v1::AbortRequest>(
-        in, out, [this](const v1::AbortRequest& request) { return quire::Abort(request, core_); });
+    return AnswerNow<v1::AbortRequest>(core_, in, out, [this](const v1::AbortRequest& request) {
+      return quire::Abort(request, core_);
+    });
   }
 
  private:

@@ -31,7 +31,7 @@ void Log(gpr_log_func_args* args) {
 }
 
 void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(limits.max_receive_bytes);
+  builder.SetMaxReceiveMessageSize(limits.max_message_bytes);
   // That limit is on a message as it was sent: a compressed one could be a thousand times larger.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);

@@ -11,7 +11,8 @@ namespace quire {
 
 // In a file of its own: the rest of the server does not need to link a real engine.
 absl::Status Server::LoadModel(const LoadProgress& progress) {
-  const EngineConfig& config = core_->config().engine;
+  EngineConfig config = core_->config().engine;
+  config.max_choices = core_->config().limits.max_choices;
   // Text first: it is quick to say what is wrong with it.
   absl::StatusOr<std::unique_ptr<ModelText>> text =
       ModelText::Open(config.model_path, config.gguf_overrides);

@@ -39,6 +39,30 @@ void FillLimits(const ServerCore& core, const ModelInfo& info, v1::ModelLimits* 
   out->set_max_chat_messages(u(limits.max_chat_messages));
   out->set_max_stop_token_ids(u(limits.max_stop_token_ids));
   out->set_max_request_seconds(u(limits.max_request_seconds));
+  out->set_max_choices(u(limits.max_choices));
+  out->set_max_logprobs(u(limits.max_logprobs));
+  out->set_max_stop_strings(u(limits.max_stop_strings));
+  out->set_max_stop_string_bytes(u(limits.max_stop_string_bytes));
+  out->set_max_logit_bias(u(limits.max_logit_bias));
+  out->set_max_allowed_token_ids(u(limits.max_allowed_token_ids));
+  out->set_max_bad_words(u(limits.max_bad_words));
+  out->set_max_message_bytes(u(limits.max_message_bytes));
+}
+
+void AddFeatures(const ServerCore& core, const ServingModel& model,
+                 v1::GetModelResponse& response) {
+  if (model.text != nullptr) {
+    response.add_features("text");
+    response.add_features("stop_strings");
+    response.add_features("bad_words");
+    if (model.text->chat_template() != nullptr) response.add_features("chat");
+  }
+  if (core.config().engine.prefix_caching) response.add_features("prefix_caching");
+  for (const char* feature :
+       {"choices", "logprobs", "prompt_logprobs", "penalties", "logit_bias", "allowed_token_ids",
+        "min_tokens", "typical_p", "top_n_sigma", "xtc", "truncate_prompt_tokens"}) {
+    response.add_features(feature);
+  }
 }
 
 }  // namespace
@@ -46,9 +70,7 @@ void FillLimits(const ServerCore& core, const ModelInfo& info, v1::ModelLimits* 
 absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
                                               const ServingModel& model,
                                               const ServerLimits& limits) {
-  absl::Status status = CheckModelName(request.model(), model);
-  if (status.ok()) status = CheckTokenize(request, model, limits);
-  if (!status.ok()) return status;
+  if (absl::Status status = CheckTokenize(request, model, limits); !status.ok()) return status;
   EncodeOptions options;
   if (request.has_add_special_tokens()) options.add_special = request.add_special_tokens();
   if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
@@ -62,11 +84,8 @@ absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request
 
 absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                   const ServingModel& model,
-                                                  const ServerLimits& /*limits*/) {
-  absl::Status status = CheckModelName(request.model(), model);
-  if (status.ok()) status = CheckHasText(model);
-  if (status.ok()) status = CheckTokenIds(request.token_ids(), "token_ids", model);
-  if (!status.ok()) return status;
+                                                  const ServerLimits& limits) {
+  if (absl::Status status = CheckDetokenize(request, model, limits); !status.ok()) return status;
   StreamDecoder decoder(model.text->tokenizer(),
                         !request.has_skip_special_tokens() || request.skip_special_tokens());
   std::string text;
@@ -84,9 +103,9 @@ absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& r
 absl::StatusOr<v1::ApplyChatTemplateResponse> ApplyChatTemplate(
     const v1::ApplyChatTemplateRequest& request, const ServingModel& model,
     const ServerLimits& limits) {
-  absl::Status status = CheckModelName(request.model(), model);
-  if (status.ok()) status = CheckChat(request.chat(), model, limits);
-  if (!status.ok()) return status;
+  if (absl::Status status = CheckApplyChatTemplate(request, model, limits); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::string> text = RenderChat(request.chat(), *model.text);
   if (!text.ok()) return text.status();
   if (text->size() > kMaxResponseBytes) return TooLarge("chat");
@@ -109,7 +128,7 @@ v1::ListModelsResponse ListModels(const ServingModel& model) {
 
 absl::StatusOr<v1::GetModelResponse> GetModel(const v1::GetModelRequest& request,
                                               const ServingModel& model, const ServerCore& core) {
-  const absl::Status status = CheckModelName(request.model(), model);
+  const absl::Status status = CheckGetModel(request, model, core.config().limits);
   if (!status.ok()) return status;
   const ModelInfo& info = model.info;
   v1::GetModelResponse response;
@@ -126,12 +145,10 @@ absl::StatusOr<v1::GetModelResponse> GetModel(const v1::GetModelRequest& request
   }
   if (info.bos_token_id >= 0) response.set_bos_token_id(static_cast<uint32_t>(info.bos_token_id));
   if (model.text != nullptr) {
-    response.add_features("text");
-    if (model.text->chat_template() != nullptr) response.add_features("chat");
     const int32_t pad_id = model.text->tokenizer().pad_id();
     if (pad_id >= 0) response.set_pad_token_id(static_cast<uint32_t>(pad_id));
   }
-  if (core.config().engine.prefix_caching) response.add_features("prefix_caching");
+  AddFeatures(core, model, response);
   *response.mutable_default_params() = model.default_params;
   FillLimits(core, info, response.mutable_limits());
   v1::KvCacheInfo* kv_cache = response.mutable_kv_cache();

@@ -49,7 +49,8 @@ class ModelServiceHandler final : public RawModel {
   ServerUnaryReactor* ListModels(CallbackServerContext* /*context*/, const ByteBuffer* in,
                                  ByteBuffer* out) override {
     return AnswerNow<v1::ListModelsRequest>(
-        in, out, [this](const v1::ListModelsRequest&) -> absl::StatusOr<v1::ListModelsResponse> {
+        core_, in, out,
+        [this](const v1::ListModelsRequest&) -> absl::StatusOr<v1::ListModelsResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();
           return quire::ListModels(**model);
@@ -58,7 +59,7 @@ class ModelServiceHandler final : public RawModel {
   ServerUnaryReactor* GetModel(CallbackServerContext* /*context*/, const ByteBuffer* in,
                                ByteBuffer* out) override {
     return AnswerNow<v1::GetModelRequest>(
-        in, out,
+        core_, in, out,
         [this](const v1::GetModelRequest& request) -> absl::StatusOr<v1::GetModelResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();

@@ -19,9 +19,10 @@ namespace quire {
 // where it fails on it; RESOURCE_EXHAUSTED where it does too much.
 absl::StatusOr<std::string> RenderChat(const v1::Chat& chat, const ModelText& text);
 
-// The tokens of the prompt, whichever kind it is. `text` may be null for token ids. A prompt that
-// comes to no tokens is INVALID_FIELD; a text with more bytes than `max_model_len` of the longest
-// token have is CONTEXT_LENGTH_EXCEEDED before it is tokenised.
+// The tokens of the prompt, whichever kind it is; the last ones where they are truncated. `text`
+// may be null for token ids. A prompt that comes to no tokens is INVALID_FIELD; a text that is not
+// truncated and has more bytes than `max_model_len` of the longest token have is
+// CONTEXT_LENGTH_EXCEEDED before it is tokenised.
 absl::StatusOr<std::vector<int32_t>> TokenizePrompt(const v1::GenerateRequest& request,
                                                     const ModelText* text, int32_t max_model_len);
 

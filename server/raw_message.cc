@@ -10,7 +10,8 @@
 
 namespace quire {
 
-absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
+absl::Status ParseRequest(const grpc::ByteBuffer& bytes, const ServerLimits& limits,
+                          google::protobuf::Message* message) {
   std::vector<grpc::Slice> slices;
   if (!bytes.Dump(&slices).ok()) {
     return InvalidField("(request)", "there is no message, or its bytes cannot be read");
@@ -20,7 +21,7 @@ absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Messa
   for (const grpc::Slice& slice : slices) {
     flat.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
-  const absl::Status status = CheckWire(*message->GetDescriptor(), flat);
+  const absl::Status status = CheckWire(*message->GetDescriptor(), flat, limits);
   if (!status.ok()) return status;
   if (message->ParseFromString(flat)) return absl::OkStatus();
   return InvalidField("(request)", "the bytes are no protobuf message");

@@ -12,14 +12,21 @@ namespace quire {
 // Limits on what clients may ask and hold. All are checked before anything of that size is
 // allocated.
 struct ServerLimits {
-  int32_t max_receive_bytes = 4 << 20;     // of one message from a client
+  int32_t max_message_bytes = 4 << 20;     // of one message from a client
   int64_t max_pending_bytes = 256 << 20;   // of all requests at once, as they were sent
   int32_t max_metadata_bytes = 8 << 10;    // of one call's headers
   int32_t max_concurrent_requests = 1024;  // streams open at once, queued ones included
   int32_t max_output_tokens = 0;           // where max_tokens is unset; 0: as many as fit
-  int32_t max_prompt_bytes = 1 << 20;      // of text, or of all messages together
+  int32_t max_prompt_bytes = 1 << 20;      // of text, or of a whole conversation
   int32_t max_chat_messages = 4096;
+  int32_t max_choices = 8;    // for which LoadModel makes room in the engine
+  int32_t max_logprobs = 20;  // beside the token itself
   int32_t max_stop_token_ids = 64;
+  int32_t max_stop_strings = 16;
+  int32_t max_stop_string_bytes = 256;  // of a bad word too
+  int32_t max_logit_bias = 1024;
+  int32_t max_allowed_token_ids = 16 << 10;
+  int32_t max_bad_words = 128;
   int32_t max_request_seconds = 3600;
   int64_t slow_reader_timeout_ms = 30'000;  // without a completed write; then SLOW_CONSUMER
   int64_t heartbeat_timeout_ms = 30'000;    // a quieter engine makes the server unhealthy

@@ -10,7 +10,7 @@
 #include "spdlog/spdlog.h"
 
 #include "server/errors.h"
-#include "server/validation.h"
+#include "server/params.h"
 
 namespace quire {
 namespace {

@@ -42,11 +42,11 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
 // Answers a call at once with handler(request) -> StatusOr<Response>.
 template <class Request, class Handler>
-grpc::ServerUnaryReactor* AnswerNow(const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
-                                    const Handler& handler) {
+grpc::ServerUnaryReactor* AnswerNow(const ServerCore& core, const grpc::ByteBuffer* in,
+                                    grpc::ByteBuffer* out, const Handler& handler) {
   auto* call = new UnaryCall;
   Request request;
-  const absl::Status status = ParseRequest(*in, &request);
+  const absl::Status status = ParseRequest(*in, core.config().limits, &request);
   if (status.ok()) {
     call->Answer(handler(request), out);
   } else {
@@ -65,7 +65,7 @@ grpc::ServerUnaryReactor* AnswerFromTextWorker(ServerCore& core, const grpc::Byt
   const absl::StatusOr<const ServingModel*> model = core.ModelForCall();
   if (status.ok()) status = model.status();
   Request request;
-  if (status.ok()) status = ParseRequest(*in, &request);
+  if (status.ok()) status = ParseRequest(*in, core.config().limits, &request);
   if (!status.ok()) {
     call->Answer(status);
     return call;

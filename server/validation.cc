@@ -1,16 +1,16 @@
 #include "server/validation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
-#include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "server/errors.h"
+#include "server/field_rules.h"
+#include "server/violations.h"
 
 namespace quire {
 namespace {
@@ -18,121 +18,124 @@ namespace {
 using Params = v1::GenerationParams;
 
 constexpr size_t kMaxRequestIdBytes = 128;
-constexpr size_t kMaxRoleBytes = 64;
-constexpr double kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-// One row for each parameter that has a range. A value is right when it is in [low, high], or
-// `zero_too` and it is 0; NaN never is.
-struct Range {
-  const char* field;
-  bool (*is_set)(const Params&);
-  double (*value)(const Params&);
-  double low;
-  double high;
-  bool zero_too;
-  const char* allowed;
-};
+absl::Status CheckHasText(const ServingModel& model, absl::string_view what) {
+  if (model.text != nullptr) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kFailedPrecondition, "TOKENIZER_MISSING",
+                   absl::StrCat("the model has no tokenizer, which ", what,
+                                " needs: send token_ids, and expect no text"));
+}
 
-#define QUIRE_PARAM(name)                                          \
-  "params." #name, [](const Params& p) { return p.has_##name(); }, \
-      [](const Params& p) { return static_cast<double>(p.name()); }
+// Ids that end a choice: those of the request, and EOS.
+bool IsStop(uint32_t id, const Params& params, const ModelInfo& info) {
+  const auto& asked = params.stop_token_ids();
+  const auto& eos = info.eos_token_ids;
+  return std::find(asked.begin(), asked.end(), id) != asked.end() ||
+         (!params.ignore_eos() &&
+          std::find(eos.begin(), eos.end(), static_cast<int32_t>(id)) != eos.end());
+}
 
-constexpr double kTiny = std::numeric_limits<double>::min();
-constexpr Range kRanges[] = {
-    {QUIRE_PARAM(temperature), 9.9e-7, 100, true, "0 (greedy) or in [0.000001, 100]"},
-    {QUIRE_PARAM(top_k), 0, kMaxInt32, false, "0 (off) or more"},
-    {QUIRE_PARAM(top_p), kTiny, 1, false, "in (0, 1]"},
-    {QUIRE_PARAM(min_p), 0, 1, false, "in [0, 1]"},
-    {QUIRE_PARAM(max_tokens), 1, kMaxInt32, false, "1 or more, or not set"},
-    {QUIRE_PARAM(priority), -100, 100, false, "in [-100, 100]"},
-};
-#undef QUIRE_PARAM
-
-// Gathers what is wrong: the first makes the message, all make the violations.
-class Violations {
- public:
-  void Add(const std::string& field, const std::string& what) {
-    if (status_.ok()) {
-      status_ = InvalidField(field, what);
-    } else {
-      AddViolation(status_, field, what);
-    }
+void CheckAllowed(const Params& params, const ServingModel& model, Violations& wrong) {
+  const auto& allowed = params.allowed_token_ids();
+  if (allowed.empty()) return;
+  std::vector<uint32_t> sorted(allowed.begin(), allowed.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    wrong.Add("params.allowed_token_ids", absl::StrCat(*twice, " is there twice; once is enough"),
+              {{"value", absl::StrCat(*twice)}});
   }
-  // Keeps what another check found, if it is the first.
-  void Add(const absl::Status& status) {
-    if (status.ok()) return;
-    if (status_.ok()) {
-      status_ = status;
-      return;
-    }
-    for (const auto& [field, what] : ViolationsOf(status)) AddViolation(status_, field, what);
+  if (params.min_tokens() == 0) return;
+  for (const uint32_t id : allowed) {
+    if (!IsStop(id, params, model.info)) return;
   }
-  const absl::Status& status() const { return status_; }
+  wrong.Add("params.min_tokens",
+            absl::StrCat(params.min_tokens(), " tokens must come before a stop token, but ",
+                         "allowed_token_ids has only stop tokens"),
+            {{"value", absl::StrCat(params.min_tokens())}});
+}
 
- private:
-  absl::Status status_;
-};
-
-absl::Status CheckParams(const Params& params, const ServingModel& model,
-                         const ServerLimits& limits) {
-  Violations wrong;
-  for (const Range& range : kRanges) {
-    if (!range.is_set(params)) continue;
-    const double value = range.value(params);
-    const bool fits = (value >= range.low && value <= range.high) || (range.zero_too && value == 0);
-    if (!fits) wrong.Add(range.field, absl::StrCat(value, " is not ", range.allowed));
-  }
+// What fields of the parameters mean to each other. REQUIRES: each of them is right.
+void CheckContradictions(const Params& params, const ServingModel& model,
+                         const ServerLimits& limits, Violations& wrong) {
   const int64_t max_ms = int64_t{limits.max_request_seconds} * 1000;
   if (params.max_time_ms() > max_ms) {
-    wrong.Add("params.max_time_ms", absl::StrCat(params.max_time_ms(), " is more than ", max_ms,
-                                                 ", this server's --max-request-seconds"));
+    wrong.Add("params.max_time_ms",
+              absl::StrCat(params.max_time_ms(), " is more than ", max_ms,
+                           ", this server's --max-request-seconds"),
+              {{"value", absl::StrCat(params.max_time_ms())}, {"max", absl::StrCat(max_ms)}});
   }
-  if (params.stop_token_ids_size() > limits.max_stop_token_ids) {
-    wrong.Add("params.stop_token_ids", absl::StrCat(params.stop_token_ids_size(), " ids; at most ",
-                                                    limits.max_stop_token_ids, " are allowed"));
-  } else {
-    wrong.Add(CheckTokenIds(params.stop_token_ids(), "params.stop_token_ids", model));
+  if (params.has_max_tokens() && params.min_tokens() > params.max_tokens()) {
+    wrong.Add(
+        "params.min_tokens",
+        absl::StrCat(params.min_tokens(), " is more than max_tokens, ", params.max_tokens()),
+        {{"value", absl::StrCat(params.min_tokens())}, {"max", absl::StrCat(params.max_tokens())}});
   }
-  return wrong.status();
+  CheckAllowed(params, model, wrong);
+  if (!params.stop().empty()) wrong.Add(CheckHasText(model, "params.stop"));
+  if (!params.bad_words().empty()) wrong.Add(CheckHasText(model, "params.bad_words"));
 }
 
-absl::Status CheckText(absl::string_view text, absl::string_view field, bool may_be_empty,
-                       const ServerLimits& limits) {
-  if (text.empty() && !may_be_empty) return InvalidField(field, "is empty; give a prompt");
-  if (text.size() > static_cast<size_t>(limits.max_prompt_bytes)) {
-    return InvalidField(field, absl::StrCat(text.size(), " bytes; at most ",
-                                            limits.max_prompt_bytes, " are allowed"));
+size_t BytesOf(const v1::Chat& chat) {
+  size_t num_bytes = chat.tools_json().size() + chat.template_args().ByteSizeLong();
+  for (const v1::Message& message : chat.messages()) {
+    num_bytes += message.role().size() + message.content().size() + message.name().size() +
+                 message.tool_call_id().size() + message.tool_calls_json().size() +
+                 message.reasoning_content().size();
   }
-  return absl::OkStatus();
+  return num_bytes;
 }
 
-absl::Status CheckPrompt(const v1::GenerateRequest& request, const ServingModel& model,
-                         const ServerLimits& limits) {
+// REQUIRES: each field is right.
+void CheckChat(const v1::Chat& chat, const ServingModel& model, const ServerLimits& limits,
+               Violations& wrong) {
+  wrong.Add(CheckHasText(model, "chat"));
+  if (model.text != nullptr && model.text->chat_template() == nullptr) {
+    wrong.Add(MakeError(
+        absl::StatusCode::kFailedPrecondition, "CHAT_TEMPLATE_MISSING",
+        absl::StrCat(model.text->chat_template_error().message(), "; send the prompt as text")));
+  }
+  if (chat.continue_final_message() && chat.add_generation_prompt()) {
+    wrong.Add("chat.continue_final_message",
+              "goes on with the last message, add_generation_prompt begins a new one; set one");
+  }
+  const size_t num_bytes = BytesOf(chat);
+  if (num_bytes > static_cast<size_t>(limits.max_prompt_bytes)) {
+    wrong.Add("chat",
+              absl::StrCat(num_bytes, " bytes; at most ", limits.max_prompt_bytes,
+                           " are allowed (--max-prompt-bytes)"),
+              {{"value", absl::StrCat(num_bytes)}, {"max", absl::StrCat(limits.max_prompt_bytes)}});
+  }
+}
+
+// REQUIRES: each field is right.
+void CheckPrompt(const v1::GenerateRequest& request, const ServingModel& model,
+                 const ServerLimits& limits, Violations& wrong) {
   if (request.has_add_special_tokens() && request.prompt_case() != v1::GenerateRequest::kText) {
-    return InvalidField("add_special_tokens", "is only allowed with the prompt `text`");
+    wrong.Add("add_special_tokens", "is only allowed with the prompt `text`");
   }
   switch (request.prompt_case()) {
-    case v1::GenerateRequest::kText: {
-      absl::Status status = CheckText(request.text(), "text", false, limits);
-      return status.ok() ? CheckHasText(model) : status;
-    }
-    case v1::GenerateRequest::kTokenIds:
-      if (request.token_ids().ids().empty()) {
-        return InvalidField("token_ids.ids", "is empty; give a prompt of one token or more");
-      }
-      return CheckTokenIds(request.token_ids().ids(), "token_ids.ids", model);
-    case v1::GenerateRequest::kChat:
-      return CheckChat(request.chat(), model, limits);
-    case v1::GenerateRequest::PROMPT_NOT_SET:
+    case v1::GenerateRequest::kText:
+      wrong.Add(CheckHasText(model, "text"));
       break;
+    case v1::GenerateRequest::kTokenIds:
+      break;
+    case v1::GenerateRequest::kChat:
+      CheckChat(request.chat(), model, limits, wrong);
+      break;
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      wrong.Add("prompt", "is not set; set one of text, token_ids, chat");
   }
-  return InvalidField("prompt", "is not set; set one of text, token_ids, chat");
 }
 
-int64_t DrawSeed() {
-  // 53 bits: every client's numbers can hold it.
-  std::random_device device;
-  return static_cast<int64_t>((uint64_t{device()} << 21) ^ device());
+// The model, and each field by its row.
+template <class Request>
+absl::Status CheckEach(const Request& request, const ServingModel& model,
+                       const ServerLimits& limits) {
+  if (absl::Status status = CheckModelName(request.model(), model); !status.ok()) return status;
+  Violations wrong;
+  CheckFields(request, "", limits, model.info.vocab_size, wrong);
+  return wrong.status();
 }
 
 }  // namespace
@@ -142,6 +145,10 @@ absl::Status CheckModelName(absl::string_view name, const ServingModel& model) {
   if (name.empty() || name == model.name ||
       std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
     return absl::OkStatus();
+  }
+  if (static_cast<double>(name.size()) > kMaxModelNameBytes) {
+    return InvalidField("model", absl::StrCat(name.size(), " bytes; must have 0 to ",
+                                              static_cast<int>(kMaxModelNameBytes)));
   }
   return MakeError(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
                    absl::StrCat("this server serves \"", model.name, "\"; there is no model \"",
@@ -159,132 +166,50 @@ absl::Status CheckRequestId(absl::string_view id, absl::string_view where) {
 
 absl::Status CheckGenerate(const v1::GenerateRequest& request, const ServingModel& model,
                            const ServerLimits& limits) {
-  absl::Status status = CheckModelName(request.model(), model);
-  if (!status.ok()) return status;
+  if (absl::Status status = CheckModelName(request.model(), model); !status.ok()) return status;
   Violations wrong;
   if (!request.request_id().empty()) {
     wrong.Add(CheckRequestId(request.request_id(), "request_id"));
   }
-  wrong.Add(CheckParams(request.params(), model, limits));
-  wrong.Add(CheckPrompt(request, model, limits));
+  CheckFields(request, "", limits, model.info.vocab_size, wrong);
+  const bool fields_are_right = wrong.ok();
+  if (fields_are_right || request.prompt_case() == v1::GenerateRequest::PROMPT_NOT_SET) {
+    CheckPrompt(request, model, limits, wrong);
+  }
+  if (fields_are_right) CheckContradictions(request.params(), model, limits, wrong);
   return wrong.status();
 }
 
-absl::Status CheckHasText(const ServingModel& model) {
-  if (model.text != nullptr) return absl::OkStatus();
-  return MakeError(absl::StatusCode::kFailedPrecondition, "TOKENIZER_MISSING",
-                   "the model has no tokenizer: send token_ids, and expect no text");
-}
-
-absl::Status CheckChat(const v1::Chat& chat, const ServingModel& model,
-                       const ServerLimits& limits) {
-  absl::Status status = CheckHasText(model);
-  if (!status.ok()) return status;
-  if (model.text->chat_template() == nullptr) {
-    return MakeError(
-        absl::StatusCode::kFailedPrecondition, "CHAT_TEMPLATE_MISSING",
-        absl::StrCat(model.text->chat_template_error().message(), "; send the prompt as text"));
-  }
-  if (chat.messages().empty()) return InvalidField("chat.messages", "is empty");
-  if (chat.messages_size() > limits.max_chat_messages) {
-    return InvalidField("chat.messages", absl::StrCat(chat.messages_size(), " messages; at most ",
-                                                      limits.max_chat_messages, " are allowed"));
-  }
-  size_t num_bytes = 0;
-  for (int i = 0; i < chat.messages_size(); ++i) {
-    const v1::Message& message = chat.messages(i);
-    if (message.role().empty() || message.role().size() > kMaxRoleBytes) {
-      return InvalidField(absl::StrCat("chat.messages[", i, "].role"),
-                          absl::StrCat(message.role().size(), " bytes; must be 1 to ",
-                                       kMaxRoleBytes, ", such as \"user\""));
-    }
-    num_bytes += message.role().size() + message.content().size() + message.name().size();
-  }
-  num_bytes += chat.template_args().ByteSizeLong();
-  if (num_bytes > static_cast<size_t>(limits.max_prompt_bytes)) {
-    return InvalidField("chat", absl::StrCat(num_bytes, " bytes; at most ", limits.max_prompt_bytes,
-                                             " are allowed"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
-                           absl::string_view field, const ServingModel& model) {
-  const auto vocab_size = static_cast<uint32_t>(model.info.vocab_size);
-  for (int i = 0; i < ids.size(); ++i) {
-    if (ids[i] < vocab_size) continue;
-    return InvalidField(absl::StrCat(field, "[", i, "]"),
-                        absl::StrCat(ids[i], " is not below the vocabulary's size, ", vocab_size));
-  }
-  return absl::OkStatus();
+absl::Status CheckAbort(const v1::AbortRequest& request, const ServerLimits& limits) {
+  Violations wrong;
+  CheckFields(request, "", limits, 0, wrong);
+  return wrong.status();
 }
 
 absl::Status CheckTokenize(const v1::TokenizeRequest& request, const ServingModel& model,
                            const ServerLimits& limits) {
-  absl::Status status = CheckHasText(model);
-  return status.ok() ? CheckText(request.text(), "text", true, limits) : status;
+  const absl::Status status = CheckEach(request, model, limits);
+  return status.ok() ? CheckHasText(model, "Tokenize") : status;
 }
 
-v1::GenerationParams DefaultParams(const ModelInfo& info) {
-  const auto known = [](float value, float low, float high, float otherwise) {
-    return value >= low && value <= high ? value : otherwise;  // NaN: otherwise
-  };
-  Params params;
-  params.set_temperature(known(info.default_temperature, 0, 100, 1));
-  params.set_top_k(std::max(info.default_top_k, 0));
-  params.set_top_p(known(info.default_top_p, std::numeric_limits<float>::min(), 1, 1));
-  params.set_min_p(known(info.default_min_p, 0, 1, 0));
-  params.set_ignore_eos(false);
-  params.set_skip_special_tokens(true);
-  params.set_priority(0);
-  params.set_max_queue_ms(0);
-  return params;
+absl::Status CheckDetokenize(const v1::DetokenizeRequest& request, const ServingModel& model,
+                             const ServerLimits& limits) {
+  const absl::Status status = CheckEach(request, model, limits);
+  return status.ok() ? CheckHasText(model, "Detokenize") : status;
 }
 
-v1::GenerationParams EffectiveParams(const v1::GenerationParams& asked, const ServingModel& model,
-                                     const ServerLimits& limits) {
-  Params params = model.default_params;
-  params.MergeFrom(asked);
-  if (!params.has_seed()) params.set_seed(DrawSeed());
-  if (params.max_time_ms() == 0) {
-    const int64_t max_ms = int64_t{limits.max_request_seconds} * 1000;
-    params.set_max_time_ms(
-        static_cast<uint32_t>(std::min<int64_t>(max_ms, std::numeric_limits<uint32_t>::max())));
-  }
-  return params;
+absl::Status CheckApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
+                                    const ServingModel& model, const ServerLimits& limits) {
+  if (absl::Status status = CheckEach(request, model, limits); !status.ok()) return status;
+  if (!request.has_chat()) return InvalidField("chat", "is not set; set a conversation");
+  Violations wrong;
+  CheckChat(request.chat(), model, limits, wrong);
+  return wrong.status();
 }
 
-absl::Status ResolveMaxTokens(int64_t prompt_tokens, const ModelInfo& info,
-                              const ServerLimits& limits, v1::GenerationParams& params) {
-  // The last token is never fed back: it needs a place in the context, but none in the cache.
-  const int64_t kv_capacity = int64_t{info.num_blocks} * info.block_size;
-  const int64_t max_by_context = info.max_model_len - prompt_tokens;
-  const int64_t max_by_cache = kv_capacity - prompt_tokens + 1;
-  const int64_t asked = params.has_max_tokens() ? params.max_tokens() : 1;
-  const auto refuse = [&](absl::string_view reason, absl::string_view limit_name, int64_t limit) {
-    return MakeError(absl::StatusCode::kInvalidArgument, reason,
-                     absl::StrCat("a prompt of ", prompt_tokens, " tokens and ",
-                                  params.has_max_tokens() ? "max_tokens " : "at least ", asked,
-                                  params.has_max_tokens() ? "" : " token", " exceed ", limit_name,
-                                  " ", limit, "; shorten the prompt or lower max_tokens"),
-                     {{"limit", absl::StrCat(limit)},
-                      {"prompt_tokens", absl::StrCat(prompt_tokens)},
-                      {"max_tokens", absl::StrCat(asked)}});
-  };
-  if (asked > max_by_context) {
-    return refuse("CONTEXT_LENGTH_EXCEEDED", "the context of", info.max_model_len);
-  }
-  if (asked > max_by_cache) {
-    return refuse("REQUEST_EXCEEDS_KV_CAPACITY", "the KV cache of", kv_capacity);
-  }
-  if (!params.has_max_tokens()) {
-    int64_t max_tokens = std::min(max_by_context, max_by_cache);
-    if (limits.max_output_tokens > 0) {
-      max_tokens = std::min<int64_t>(max_tokens, limits.max_output_tokens);
-    }
-    params.set_max_tokens(static_cast<uint32_t>(max_tokens));
-  }
-  return absl::OkStatus();
+absl::Status CheckGetModel(const v1::GetModelRequest& request, const ServingModel& model,
+                           const ServerLimits& limits) {
+  return CheckEach(request, model, limits);
 }
 
 }  // namespace quire

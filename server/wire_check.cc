@@ -20,8 +20,8 @@ using google::protobuf::io::CodedInputStream;
 
 // Protobuf's own limit on nesting.
 constexpr int kMaxDepth = 100;
-// A message of two bytes becomes an object of a hundred: bounds what parsing can allocate.
-constexpr int kMaxMessages = 4096 + ServerLimits{}.max_chat_messages;
+// Beside those that have limits of their own.
+constexpr int kMaxOtherObjects = 4096;
 
 // O(bytes). Overlong forms, surrogates and what is past U+10FFFF are not UTF-8.
 bool IsUtf8(absl::string_view text) {
@@ -46,12 +46,11 @@ bool IsUtf8(absl::string_view text) {
 
 class WireChecker {
  public:
+  explicit WireChecker(int max_objects) : max_objects_(max_objects) {}
+
   absl::Status Check(const Descriptor& type, absl::string_view bytes, const std::string& path,
                      int depth) {
-    if (depth > kMaxDepth || ++num_messages_ > kMaxMessages) {
-      return InvalidField(path, absl::StrCat("more than ", kMaxDepth, " levels or ", kMaxMessages,
-                                             " messages; send less at once"));
-    }
+    if (depth > kMaxDepth || ++num_objects_ > max_objects_) return TooMany(path);
     CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                         static_cast<int>(bytes.size()));
     std::map<int, int> num_seen;  // of repeated fields, for paths
@@ -91,10 +90,17 @@ class WireChecker {
     if (field.type() == FieldDescriptor::TYPE_MESSAGE) {
       return Check(*field.message_type(), value, path, depth + 1);
     }
-    if (field.type() == FieldDescriptor::TYPE_STRING && !IsUtf8(value)) {
-      return InvalidField(path, "the text is not UTF-8");
+    if (field.type() == FieldDescriptor::TYPE_STRING) {
+      if (field.is_repeated() && ++num_objects_ > max_objects_) return TooMany(path);
+      if (!IsUtf8(value)) return InvalidField(path, "the text is not UTF-8");
     }
     return absl::OkStatus();
+  }
+
+  absl::Status TooMany(const std::string& path) const {
+    return InvalidField(
+        path, absl::StrCat("more than ", kMaxDepth, " levels, or more than ", max_objects_,
+                           " messages and listed texts in all; send less"));
   }
 
   static absl::Status Malformed(const std::string& path) {
@@ -109,13 +115,18 @@ class WireChecker {
         {{"message", type.full_name()}, {"field_number", absl::StrCat(number)}, {"path", path}});
   }
 
-  int num_messages_ = 0;
+  // A message or string of two bytes becomes an object of a hundred: bounds what parsing can
+  // allocate.
+  const int max_objects_;
+  int num_objects_ = 0;
 };
 
 }  // namespace
 
-absl::Status CheckWire(const Descriptor& type, absl::string_view bytes) {
-  return WireChecker().Check(type, bytes, "", 0);
+absl::Status CheckWire(const Descriptor& type, absl::string_view bytes,
+                       const ServerLimits& limits) {
+  const int max_objects = kMaxOtherObjects + limits.max_chat_messages + limits.max_logit_bias;
+  return WireChecker(max_objects).Check(type, bytes, "", 0);
 }
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include "server/cli/command.h"
 #include "server/cli/endpoint.h"
 #include "server/cli/log.h"
+#include "server/cli/prompt_source.h"
 #include "server/cli/report.h"
 #include "server/cli/request_flags.h"
 #include "server/cli/signal_watch.h"
@@ -25,6 +26,7 @@ struct Options {
   v1::GenerateRequest request;
   std::optional<std::string> question;
   std::string system;
+  ChatOptions chat;
 };
 
 constexpr char kHelp[] =
@@ -68,7 +70,6 @@ class Conversation {
 
 void Conversation::Reset() {
   request_ = options_.request;
-  request_.mutable_chat();
   if (!options_.system.empty()) Add("system", options_.system);
 }
 
@@ -86,15 +87,14 @@ void Conversation::OnInterrupt() {
 
 ExitCode Conversation::Ask(const std::string& question) {
   Add("user", question);
-  Answer answer;
+  TextPrinter printer(request_);
   is_answering_ = true;
   auto failure = client_.Generate(request_, [&](const v1::GenerateResponse& event) {
-    answer.Add(event);
-    if (event.has_delta()) std::cout << event.delta().text() << std::flush;
-    return std::cout.good() && !was_stopped_;
+    return printer.Print(event) && !was_stopped_;
   });
   is_answering_ = false;
-  if (!answer.text().empty()) std::cout << '\n' << std::flush;
+  const Answer& answer = printer.answer();
+  if (!answer.text().empty() && request_.params().n() <= 1) std::cout << '\n' << std::flush;
   if (was_stopped_.exchange(false) && failure) {
     // What was said so far stays said.
     if (answer.text().empty()) {
@@ -171,7 +171,9 @@ ExitCode Conversation::Talk() {
   }
 }
 
-ExitCode Chat(const Options& options) {
+ExitCode Chat(Options& options) {
+  absl::Status status = SetChatOptions(options.chat, options.request.mutable_chat());
+  if (!status.ok()) return Fail(ExitCode::kUsage, status.message());
   LogAsCommand();
   InterruptHandler interrupts;
   Terminal terminal;
@@ -197,13 +199,17 @@ Command ChatCommand() {
                &options->question),
       MakeFlag("--system", "TEXT", "What the model is told before the conversation",
                &options->system),
+      MakeFlag("--tools", "FILE", "Functions that the model may call: JSON list, as OpenAI's",
+               &options->chat.tools_file),
+      MakeFlag("--template-args", "JSON", "Variables for the chat template: {\"name\": value}",
+               &options->chat.template_args),
   };
   for (Flag& flag : RequestFlags(&options->request)) flags.push_back(std::move(flag));
   for (Flag& flag : EndpointFlags(&options->endpoint)) flags.push_back(std::move(flag));
   return {.name = "chat",
           .summary = "Talk to a model, or ask it one question",
           .examples = R"(In a conversation /help lists the commands; Ctrl-C stops an answer, not the
-program.
+program. Of several answers (--n) the conversation goes on with the first.
 
 Examples:
   quire chat

@@ -22,6 +22,7 @@ namespace {
 struct Options {
   EndpointOptions endpoint;
   PromptSource prompt;
+  ChatOptions chat;
   v1::GenerateRequest request;
   bool json = false;
   bool stream = false;
@@ -43,10 +44,10 @@ bool Print(const std::string& text) {
 
 // Text as it comes.
 std::optional<Failure> GenerateText(Client& client, const v1::GenerateRequest& request) {
-  auto failure = client.Generate(request, [](const v1::GenerateResponse& event) {
-    return !event.has_delta() || Print(event.delta().text());
-  });
-  if (isatty(STDOUT_FILENO)) Print("\n");
+  TextPrinter printer(request);
+  auto failure = client.Generate(
+      request, [&](const v1::GenerateResponse& event) { return printer.Print(event); });
+  if (isatty(STDOUT_FILENO) && request.params().n() <= 1) Print("\n");
   return failure;
 }
 
@@ -94,6 +95,11 @@ absl::Status CheckOptions(const Options& options) {
         "--batch takes its requests from --file or stdin, and does not go with a prompt or "
         "--stream");
   }
+  if (!options.chat.is_empty() && !options.batch && prompt.messages_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--tools, --template-args, --add-generation-prompt and --continue-final-message go with "
+        "--messages or --batch");
+  }
   if (options.stream && !options.json) {
     return absl::InvalidArgumentError("--stream goes with --json; text is streamed anyway");
   }
@@ -102,6 +108,9 @@ absl::Status CheckOptions(const Options& options) {
 
 ExitCode Generate(Options& options) {
   absl::Status status = CheckOptions(options);
+  if (status.ok() && !options.chat.is_empty()) {
+    status = SetChatOptions(options.chat, options.request.mutable_chat());
+  }
   if (status.ok() && !options.batch) status = SetPrompt(options.prompt, &options.request);
   if (!status.ok()) return Fail(ExitCode::kUsage, status.message());
 
@@ -137,6 +146,15 @@ std::vector<Flag> GenerateFlags(Options* options) {
       MakeFlag("--prompt-ids", "IDS", "The prompt as token ids: 1,2,3", &prompt.ids),
       MakeFlag("--messages", "FILE", "A conversation: JSON list of {\"role\", \"content\"}",
                &prompt.messages_file),
+      MakeFlag("--tools", "FILE", "Functions that the model may call: JSON list, as OpenAI's",
+               &options->chat.tools_file),
+      MakeFlag("--template-args", "JSON", "Variables for the chat template: {\"name\": value}",
+               &options->chat.template_args),
+      MakeFlag("--add-generation-prompt", "BOOL",
+               "End with the header of an answer (default: true)",
+               &options->chat.add_generation_prompt),
+      Switch("--continue-final-message", "Go on with the last message of the conversation",
+             &options->chat.continue_final_message),
       Switch("--json", "One line of JSON on stdout instead of text", &options->json),
       Switch("--stream", "With --json: each event as a line, as it comes", &options->stream),
       Switch("--batch", "JSON Lines in and out: a request per line, a result per line",
@@ -173,9 +191,11 @@ Command GenerateCommand() {
   return {.name = "generate",
           .summary = "Continue a prompt: text, --json or --batch",
           .examples = R"(--json prints {request_id, model, choices[{index, text, finish_reason,
-token_ids}], usage, timings, params}, or {"error": {code, reason, message, metadata}}.
+token_ids}], usage, timings, params}, choices with --logprobs also {logprobs[],
+cumulative_logprob}; or {"error": {code, reason, message, metadata}}.
 A line of --batch is a GenerateRequest (proto/quire/v1/generation.proto) as JSON; `prompt`,
-`messages` and the parameters may stand beside each other. Flags are defaults for its lines.
+`messages`, `tools` and the parameters may stand beside each other. Flags are defaults
+for its lines.
 
 Examples:
   quire generate "Once upon a time" --max-tokens 50

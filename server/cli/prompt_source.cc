@@ -20,22 +20,69 @@ absl::Status ParseProtobufJson(const std::string& text, google::protobuf::Messag
   return absl::InvalidArgumentError(absl::string_view(what.data(), what.size()));
 }
 
-absl::Status SetMessages(const std::string& file, GenerateRequest* request) {
+// OpenAI's content: null, or parts of which those with text are understood.
+void FlattenContent(Json& content) {
+  if (content.is_null()) content = "";
+  if (!content.is_array()) return;
+  std::string joined;
+  for (const Json& part : content) {
+    const auto text = part.is_object() ? part.find("text") : part.end();
+    // Anything else stays, and is refused as no text.
+    if (!part.is_object() || text == part.end() || !text->is_string()) return;
+    joined += text->get<std::string>();
+  }
+  content = joined;
+}
+
+// A member under a new name, as text.
+void RenameAsText(Json& object, const char* from, const char* to) {
+  const auto found = object.find(from);
+  if (found == object.end()) return;
+  const std::string text = found->is_null() ? "" : OneLine(*found);
+  object.erase(found);
+  object[to] = text;
+}
+
+// A Chat as the .proto files have it, from one that may be written as OpenAI does.
+void RewriteChat(Json& chat) {
+  if (!chat.is_object()) return;
+  RenameAsText(chat, "tools", "tools_json");
+  const auto messages = chat.find("messages");
+  if (messages == chat.end() || !messages->is_array()) return;
+  for (Json& message : *messages) {
+    if (!message.is_object()) continue;
+    RenameAsText(message, "tool_calls", "tool_calls_json");
+    if (const auto content = message.find("content"); content != message.end()) {
+      FlattenContent(*content);
+    }
+  }
+}
+
+absl::StatusOr<Json> ReadJson(const std::string& file) {
   absl::StatusOr<std::string> text = ReadText(file);
   if (!text.ok()) return text.status();
   absl::StatusOr<Json> parsed = ParseJson(*text);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(file, " is ", parsed.status().message()));
-  }
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(absl::StrCat(file, " is ", parsed.status().message()));
+}
+
+absl::Status SetMessages(const std::string& file, GenerateRequest* request) {
+  absl::StatusOr<Json> parsed = ReadJson(file);
+  if (!parsed.ok()) return parsed.status();
   Json chat = *std::move(parsed);
   if (chat.is_array()) chat = Json{{"messages", std::move(chat)}};
   if (!chat.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": expected a JSON list of messages, or an object with `messages`"));
   }
-  absl::Status status = ParseProtobufJson(OneLine(chat), request->mutable_chat());
-  if (status.ok()) return status;
-  return absl::InvalidArgumentError(absl::StrCat(file, ": ", status.message()));
+  RewriteChat(chat);
+  v1::Chat from_file;
+  absl::Status status = ParseProtobufJson(OneLine(chat), &from_file);
+  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ": ", status.message()));
+  // What flags say wins.
+  from_file.MergeFrom(request->chat());
+  *request->mutable_chat() = std::move(from_file);
+  return absl::OkStatus();
 }
 
 void SetIds(const std::vector<int32_t>& ids, GenerateRequest* request) {
@@ -50,6 +97,11 @@ absl::Status SetText(const std::string& file, GenerateRequest* request) {
   return absl::OkStatus();
 }
 
+bool IsOfChat(const std::string& name) {
+  return name == "messages" || name == "tools" ||
+         v1::Chat::descriptor()->FindFieldByName(name) != nullptr;
+}
+
 // The short forms of a batch line, rewritten as the .proto files have them.
 Json InFull(const Json& line) {
   const auto* params = v1::GenerationParams::descriptor();
@@ -61,8 +113,10 @@ Json InFull(const Json& line) {
       full["token_ids"]["ids"] = value;
     } else if (name == "prompt") {
       full["text"] = value;
-    } else if (name == "messages") {
-      full["chat"]["messages"] = value;
+    } else if (IsOfChat(name)) {
+      full["chat"][name] = value;
+    } else if (name == "chat" && value.is_object()) {
+      full["chat"].update(value);
     } else if (name == "params" && value.is_object()) {
       full["params"].update(value);
     } else if (!request->FindFieldByName(name) && params->FindFieldByName(name)) {
@@ -71,10 +125,38 @@ Json InFull(const Json& line) {
       full[name] = value;
     }
   }
+  if (const auto chat = full.find("chat"); chat != full.end()) RewriteChat(*chat);
   return full;
 }
 
+// A list or map of `line` replaces that of `params` instead of going on with it.
+void ClearReplaced(const v1::GenerationParams& line, v1::GenerationParams* params) {
+  const auto& type = *v1::GenerationParams::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = type.field(i);
+    if (field->is_repeated() && line.GetReflection()->FieldSize(line, field) > 0) {
+      params->GetReflection()->ClearField(params, field);
+    }
+  }
+}
+
 }  // namespace
+
+absl::Status SetChatOptions(const ChatOptions& options, v1::Chat* chat) {
+  if (options.add_generation_prompt)
+    chat->set_add_generation_prompt(*options.add_generation_prompt);
+  if (options.continue_final_message) chat->set_continue_final_message(true);
+  if (!options.tools_file.empty()) {
+    absl::StatusOr<Json> tools = ReadJson(options.tools_file);
+    if (!tools.ok()) return tools.status();
+    chat->set_tools_json(OneLine(*tools));
+  }
+  if (options.template_args.empty()) return absl::OkStatus();
+  absl::Status status = ParseProtobufJson(options.template_args, chat->mutable_template_args());
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--template-args ", options.template_args, ": ", status.message()));
+}
 
 absl::Status SetPrompt(const PromptSource& source, GenerateRequest* request) {
   const int num_sources = source.text.has_value() + !source.file.empty() + !source.ids.empty() +
@@ -112,10 +194,7 @@ std::optional<Failure> MergeRequestLine(const Json& line, GenerateRequest* reque
     const bool unknown = absl::StrContains(status.message(), "Cannot find field");
     return ToFailure(status, unknown ? "UNKNOWN_FIELD" : "INVALID_FIELD");
   }
-  // A list replaces that of the flags instead of going on with it.
-  if (parsed.params().stop_token_ids_size() > 0) {
-    request->mutable_params()->clear_stop_token_ids();
-  }
+  ClearReplaced(parsed.params(), request->mutable_params());
   request->MergeFrom(parsed);
   return std::nullopt;
 }

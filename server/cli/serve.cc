@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "server/cli/client.h"
 #include "server/cli/command.h"
 #include "server/cli/engine_flags.h"
+#include "server/cli/limit_flags.h"
 #include "server/cli/log.h"
 #include "server/cli/report.h"
 #include "server/cli/signal_watch.h"
@@ -23,9 +23,6 @@
 
 namespace quire::cli {
 namespace {
-
-// The API has milliseconds in 32 bits.
-constexpr int64_t kMaxRequestSeconds = std::numeric_limits<uint32_t>::max() / 1000;
 
 struct Options {
   ServerConfig server;
@@ -113,7 +110,6 @@ ExitCode Serve(const Options& options) {
 
 std::vector<Flag> ServeFlags(Options* options) {
   ServerConfig& server = options->server;
-  ServerLimits& limits = server.limits;
   Flag model = MakeFlag("MODEL", "", "A folder in Hugging Face format, or a .gguf file",
                         &server.engine.model_path);
   model.required = true;
@@ -130,19 +126,8 @@ std::vector<Flag> ServeFlags(Options* options) {
       alias,
   };
   for (Flag& flag : EngineFlags(&server.engine)) flags.push_back(std::move(flag));
+  for (Flag& flag : LimitFlags(&server.limits)) flags.push_back(std::move(flag));
   const Flag more[] = {
-      SizeFlag("--max-concurrent-requests", "N", "Streams open at once (default: 1024)",
-               &limits.max_concurrent_requests, 1),
-      SizeFlag("--max-output-tokens", "N",
-               "Answer length where a request sets none; 0: as many as fit (default: 0)",
-               &limits.max_output_tokens),
-      SizeFlag("--max-prompt-bytes", "SIZE", "Text of a prompt at most (default: 1MiB)",
-               &limits.max_prompt_bytes, 1),
-      SizeFlag("--max-request-seconds", "SECONDS", "Time of a request at most (default: 3600)",
-               &limits.max_request_seconds, 1, kMaxRequestSeconds),
-      DurationFlag("--slow-reader-timeout", "SECONDS",
-                   "A client that reads nothing for this long is given up (default: 30)", 1000,
-                   &limits.slow_reader_timeout_ms, 1),
       DurationFlag("--drain-delay", "SECONDS",
                    "At SIGTERM: still accept for this long, not ready any more (default: 5)", 1000,
                    &options->drain.delay_ms),

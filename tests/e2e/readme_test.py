@@ -29,7 +29,7 @@ class ReadmeTest(unittest.TestCase):
 
     def test_the_first_requests_from_the_command_line(self):
         commands = re.findall(r"^build/release/quire ((?:chat|generate) .*)$", self.readme, re.M)
-        self.assertEqual(len(commands), 2)
+        self.assertEqual(len(commands), 3)
         for command in commands:
             name, rest = command.split(" ", 1)
             done = subprocess.run(

@@ -94,6 +94,15 @@ TEST_F(ServicesTest, ConversationsAreRendered) {
   EXPECT_EQ(ApplyChatTemplate(request, &response), "OK");
   EXPECT_EQ(response.text(), "<|turn|>user:hi");
 
+  request.mutable_chat()->clear_add_generation_prompt();
+  request.mutable_chat()->set_continue_final_message(true);
+  EXPECT_EQ(ApplyChatTemplate(request, &response), "OK");
+  EXPECT_EQ(response.text(), "<|turn|>user:hi") << "and no header after it";
+  request.mutable_chat()->set_add_generation_prompt(true);
+  EXPECT_EQ(ApplyChatTemplate(request, &response), "INVALID_ARGUMENT/INVALID_FIELD");
+  request.mutable_chat()->clear_continue_final_message();
+  request.mutable_chat()->set_add_generation_prompt(false);
+
   message->set_role("villain");
   EXPECT_EQ(ApplyChatTemplate(request, &response), "INVALID_ARGUMENT/INVALID_FIELD");
   EXPECT_THAT(status_.message, HasSubstr("no villains here"));
@@ -102,6 +111,30 @@ TEST_F(ServicesTest, ConversationsAreRendered) {
   fields["messages"].set_string_value("mine");
   EXPECT_EQ(ApplyChatTemplate(request, &response), "INVALID_ARGUMENT/INVALID_FIELD");
   EXPECT_THAT(status_.message, HasSubstr("messages"));
+  EXPECT_EQ(ApplyChatTemplate({}, &response), "INVALID_ARGUMENT/INVALID_FIELD");
+  EXPECT_EQ(status_.bad_request.field_violations(0).field(), "chat");
+}
+
+TEST_F(ServicesTest, ToolsAndTheirCallsReachTheTemplate) {
+  StartServer();
+  v1::ApplyChatTemplateRequest request;
+  v1::Chat& chat = *request.mutable_chat();
+  chat.set_tools_json(R"([{"type":"function","function":{"name":"clock"}}])");
+  v1::Message* call = chat.add_messages();
+  call->set_role("assistant");
+  call->set_reasoning_content("hm");
+  call->set_tool_calls_json(R"([{"function":{"name":"clock","arguments":"{\"zone\":\"CET\"}"}}])");
+  v1::Message* result = chat.add_messages();
+  result->set_role("tool");
+  result->set_tool_call_id("c1");
+  result->set_content("12:00");
+  v1::ApplyChatTemplateResponse response;
+  EXPECT_EQ(ApplyChatTemplate(request, &response), "OK");
+  EXPECT_EQ(response.text(),
+            "[clock]<|turn|>assistant:{hm}(clock CET)<|turn|>tool#c1:12:00<|turn|>assistant:");
+  chat.set_tools_json("{}");
+  EXPECT_EQ(ApplyChatTemplate(request, &response), "INVALID_ARGUMENT/INVALID_FIELD");
+  EXPECT_EQ(status_.bad_request.field_violations(0).field(), "chat.tools_json");
 }
 
 TEST_F(ServicesTest, WithoutATemplateChatIsRefusedAndTextIsNot) {
@@ -134,12 +167,23 @@ TEST_F(ServicesTest, WithoutATokenizerIdsAreServedWithoutText) {
   EXPECT_THAT(answer.token_ids(), ElementsAre('a', 'a', 'a', 256));
   v1::GetModelResponse model;
   EXPECT_EQ(Call("/quire.v1.ModelService/GetModel", v1::GetModelRequest(), &model), "OK");
-  EXPECT_THAT(model.features(), ElementsAre("prefix_caching"));
+  EXPECT_THAT(model.features(),
+              testing::AllOf(testing::Contains("logprobs"), testing::Contains("choices"),
+                             testing::Not(testing::Contains("stop_strings")),
+                             testing::Not(testing::Contains("text"))));
 }
 
 TEST_F(ServicesTest, TheModelIsDescribed) {
   ServerLimits limits;
   limits.max_output_tokens = 77;
+  limits.max_choices = 3;
+  limits.max_logprobs = 4;
+  limits.max_stop_strings = 5;
+  limits.max_stop_string_bytes = 6;
+  limits.max_logit_bias = 7;
+  limits.max_allowed_token_ids = 8;
+  limits.max_bad_words = 9;
+  limits.max_message_bytes = 1000;
   StartServer(limits);
   v1::ListModelsResponse models;
   EXPECT_EQ(Call("/quire.v1.ModelService/ListModels", v1::ListModelsRequest(), &models), "OK");
@@ -160,8 +204,20 @@ TEST_F(ServicesTest, TheModelIsDescribed) {
   EXPECT_FLOAT_EQ(model.default_params().top_p(), 1);
   EXPECT_EQ(model.limits().max_model_len(), 4096u);
   EXPECT_EQ(model.limits().max_output_tokens(), 77u);
+  EXPECT_EQ(model.limits().max_choices(), 3u);
+  EXPECT_EQ(model.limits().max_logprobs(), 4u);
+  EXPECT_EQ(model.limits().max_stop_strings(), 5u);
+  EXPECT_EQ(model.limits().max_stop_string_bytes(), 6u);
+  EXPECT_EQ(model.limits().max_logit_bias(), 7u);
+  EXPECT_EQ(model.limits().max_allowed_token_ids(), 8u);
+  EXPECT_EQ(model.limits().max_bad_words(), 9u);
+  EXPECT_EQ(model.limits().max_message_bytes(), 1000u);
   EXPECT_EQ(model.kv_cache().capacity_tokens(), 4096u);
-  EXPECT_THAT(model.features(), ElementsAre("text", "chat", "prefix_caching"));
+  EXPECT_THAT(model.features(),
+              testing::UnorderedElementsAre(
+                  "text", "chat", "stop_strings", "bad_words", "prefix_caching", "choices",
+                  "logprobs", "prompt_logprobs", "penalties", "logit_bias", "allowed_token_ids",
+                  "min_tokens", "typical_p", "top_n_sigma", "xtc", "truncate_prompt_tokens"));
   EXPECT_NE(model.instance_id(), "");
   EXPECT_NE(model.version(), "");
 

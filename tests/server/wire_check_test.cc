@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 absl::Status Check(const std::string& bytes) {
-  return CheckWire(*v1::GenerateRequest::descriptor(), bytes);
+  return CheckWire(*v1::GenerateRequest::descriptor(), bytes, ServerLimits());
 }
 
 std::string Varint(uint64_t value) {
@@ -119,8 +119,11 @@ TEST(WireCheckTest, BoundsDepthAndNumberOfMessages) {
   std::string many;
   for (int i = 0; i < 4096; ++i) many += Part(1, "");
   EXPECT_TRUE(Check(Part(5, many)).ok()) << "as many as a conversation may have";
-  for (int i = 0; i < 4096; ++i) many += Part(1, "");
+  for (int i = 0; i < 6000; ++i) many += Part(1, "");
   EXPECT_THAT(std::string(Check(Part(5, many)).message()), HasSubstr("messages"));
+  std::string stops;
+  for (int i = 0; i < 10'000; ++i) stops += Part(15, "");
+  EXPECT_THAT(std::string(Check(Part(7, stops)).message()), HasSubstr("listed texts"));
 }
 
 TEST(WireCheckTest, WhatPassesParsesAndDamageIsNeverAccepted) {

@@ -11,9 +11,14 @@ namespace {
 
 constexpr char kTemplate[] =
     "{% if mood %}({{ mood }}){% endif %}"
+    "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}"
     "{% for m in messages %}"
     "{% if m.role == 'villain' %}{{ raise_exception('no villains here') }}{% endif %}"
-    "<|turn|>{{ m.role }}{% if m.name %}/{{ m.name }}{% endif %}:{{ m.content }}"
+    "<|turn|>{{ m.role }}{% if m.name %}/{{ m.name }}{% endif %}"
+    "{% if m.tool_call_id %}#{{ m.tool_call_id }}{% endif %}:"
+    "{% if m.reasoning_content %}{ {{- m.reasoning_content -}} }{% endif %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}"
+    "({{ c.function.name }} {{ c.function.arguments.zone }}){% endfor %}"
     "{% endfor %}"
     "{% if add_generation_prompt %}<|turn|>assistant:{% endif %}";
 

@@ -41,6 +41,17 @@ ModelInfo FakeModelInfo() {
   return info;
 }
 
+RowLogprobs FakeLogprobs(int32_t token_id, int32_t num_top) {
+  RowLogprobs logprobs;
+  logprobs.token = {token_id, -0.5f * static_cast<float>(token_id % 7)};
+  logprobs.rank = token_id % 5 + 1;
+  logprobs.num_top = num_top;
+  for (int32_t i = 0; i < num_top; ++i) {
+    logprobs.top[static_cast<size_t>(i)] = {i, -0.25f * static_cast<float>(i)};
+  }
+  return logprobs;
+}
+
 FakeEngine::FakeEngine(ModelInfo info)
     : info_(std::move(info)), started_at_(SteadyUs()), thread_([this] { Run(); }) {}
 
@@ -86,9 +97,22 @@ void FakeEngine::Refuse(SequenceId id, const absl::Status& status) {
     const auto it = sequences_.find(id);
     if (it == sequences_.end()) return;
     it->second.listener->OnRefused(status);
-    sequences_.erase(it);
+    const int32_t num_choices = it->second.request->num_choices;
+    for (int32_t i = 0; i < num_choices; ++i) sequences_.erase(id + static_cast<SequenceId>(i));
     std::lock_guard<std::mutex> lock(mu_);
-    --num_live_;
+    num_live_ -= num_choices;
+  });
+}
+
+void FakeEngine::PromptLogprobs(SequenceId id, int32_t begin, int32_t end) {
+  Do([=, this] {
+    const auto it = sequences_.find(id);
+    if (it == sequences_.end()) return;
+    const Request& request = *it->second.request;
+    for (int32_t i = begin; i < end; ++i) {
+      const int32_t token_id = request.prompt_token_ids[static_cast<size_t>(i)];
+      it->second.listener->OnPromptLogprobs(i, FakeLogprobs(token_id, request.num_prompt_logprobs));
+    }
   });
 }
 
@@ -127,7 +151,9 @@ void FakeEngine::WaitUntilTold() {
 void FakeEngine::Generate(NextToken next_token) {
   Do([this, next_token = std::move(next_token)] {
     next_token_ = next_token;
-    for (auto& [id, sequence] : sequences_) sequence.listener->OnAccepted(0, 0);
+    for (auto& [id, sequence] : sequences_) {
+      if (sequence.choice == 0) sequence.listener->OnAccepted(0, 0);
+    }
   });
 }
 
@@ -150,15 +176,21 @@ absl::StatusOr<SequenceId> FakeEngine::Submit(std::shared_ptr<const Request> req
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (!submit_status_.ok()) return submit_status_;
-    id = next_id_++;
+    id = next_id_;
+    next_id_ += static_cast<SequenceId>(request->num_choices);
     submissions_.push_back({id, request});
-    ++num_live_;
-    actions_.push_back([this, id, request, listener = std::move(listener)]() mutable {
-      Sequence& sequence = sequences_[id];
-      sequence.request = request;
-      sequence.listener = std::move(listener);
-      sequence.added_at = Now();
-      if (next_token_) sequence.listener->OnAccepted(0, 0);
+    num_live_ += request->num_choices;
+    actions_.push_back([this, id, request, listener = std::move(listener)] {
+      const auto is_forked = std::make_shared<bool>(false);
+      for (int32_t i = 0; i < request->num_choices; ++i) {
+        Sequence& sequence = sequences_[id + static_cast<SequenceId>(i)];
+        sequence.request = request;
+        sequence.is_forked = is_forked;
+        sequence.choice = static_cast<uint32_t>(i);
+        sequence.listener = listener;
+        sequence.added_at = Now();
+      }
+      if (next_token_) listener->OnAccepted(0, 0);
     });
   }
   changed_.notify_all();
@@ -172,7 +204,7 @@ void FakeEngine::End(SequenceId id, EndReason reason) {
       ends_.emplace(id, reason);
     }
     changed_.notify_all();
-    EndSequence(id, reason, -1);
+    EndAsAsked(id, reason);
   });
 }
 
@@ -219,7 +251,9 @@ void FakeEngine::Turn() {
   for (const auto& [id, sequence] : sequences_) ids.push_back(id);
   const TimeUs now = Now();
   for (const SequenceId id : ids) {
-    Sequence& sequence = sequences_[id];
+    const auto it = sequences_.find(id);
+    if (it == sequences_.end()) continue;
+    Sequence& sequence = it->second;
     const Request& request = *sequence.request;
     if (now >= request.deadline) {
       EndSequence(id, EndReason::kDeadline, -1);
@@ -242,7 +276,22 @@ void FakeEngine::Turn() {
 
 void FakeEngine::GiveToken(SequenceId id, Sequence& sequence, int32_t token_id) {
   if (sequence.first_token_at == kNever) sequence.first_token_at = Now();
-  sequence.listener->OnToken({id, 0, token_id, sequence.num_tokens++}, {});
+  *sequence.is_forked = true;
+  const int32_t num_logprobs = sequence.request->num_logprobs;
+  const RowLogprobs logprobs = FakeLogprobs(token_id, std::max(num_logprobs, 0));
+  sequence.listener->OnToken({id, sequence.choice, token_id, sequence.num_tokens++},
+                             {.logits = {}, .logprobs = num_logprobs < 0 ? nullptr : &logprobs});
+}
+
+void FakeEngine::EndAsAsked(SequenceId id, EndReason reason) {
+  const auto it = sequences_.find(id);
+  if (it == sequences_.end()) return;
+  const int32_t num_choices = it->second.request->num_choices;
+  if (*it->second.is_forked || num_choices == 1) return EndSequence(id, reason, -1);
+  if (it->second.choice > 0) return;
+  for (int32_t i = 0; i < num_choices; ++i) {
+    EndSequence(id + static_cast<SequenceId>(i), reason, -1);
+  }
 }
 
 void FakeEngine::EndSequence(SequenceId id, EndReason reason, int32_t stop_token_id) {
@@ -252,6 +301,7 @@ void FakeEngine::EndSequence(SequenceId id, EndReason reason, int32_t stop_token
   sequences_.erase(it);
   EndedSequence end;
   end.id = id;
+  end.choice = sequence.choice;
   end.reason = reason;
   end.stop_token_id = stop_token_id;
   end.prompt_tokens = static_cast<int32_t>(sequence.request->prompt_token_ids.size());

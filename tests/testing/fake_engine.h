@@ -19,9 +19,13 @@ namespace quire {
 // A vocabulary of 256 bytes and a few more, a context of 4096 tokens, EOS 256.
 ModelInfo FakeModelInfo();
 
+// What a FakeEngine says of a token, whatever came before it.
+RowLogprobs FakeLogprobs(int32_t token_id, int32_t num_top);
+
 // An engine that says what a test tells it to. Listeners hear everything from the engine's own
 // thread, in the order in which the test said it, as with a real engine. What the server ends, ends
-// in the thread's next turn.
+// in the thread's next turn. Sequences are named by the ids of Submit: the first choice by that of
+// the submission, the others by those after it.
 //
 // Two ways of use, which do not mix: tell it step by step (WaitForSubmission, Accept, Tokens,
 // Finish), or let it Generate by itself.
@@ -42,6 +46,8 @@ class FakeEngine final : public Engine {
   Submission WaitForSubmission();
   void Accept(SequenceId id, int queue_position = 0, int cached_tokens = 0);
   void Refuse(SequenceId id, const absl::Status& status);
+  // Of the prompt's tokens at [begin, end), begin at least 1.
+  void PromptLogprobs(SequenceId id, int32_t begin, int32_t end);
   void Tokens(SequenceId id, std::vector<int32_t> token_ids);
   void Finish(SequenceId id, EndReason reason, int32_t stop_token_id = -1);
   // Why the server ended it. Fails the test after a minute.
@@ -74,6 +80,9 @@ class FakeEngine final : public Engine {
  private:
   struct Sequence {
     std::shared_ptr<const Request> request;
+    // Any of the choices has a token: they are sequences of their own from then on.
+    std::shared_ptr<bool> is_forked;
+    uint32_t choice = 0;
     std::shared_ptr<TokenListener> listener;
     TimeUs added_at = 0;
     TimeUs first_token_at = kNever;
@@ -86,6 +95,8 @@ class FakeEngine final : public Engine {
   void Turn();
   void GiveToken(SequenceId id, Sequence& sequence, int32_t token_id);
   void EndSequence(SequenceId id, EndReason reason, int32_t stop_token_id);
+  // As Engine::End has it.
+  void EndAsAsked(SequenceId id, EndReason reason);
 
   const ModelInfo info_;
   const TimeUs started_at_;

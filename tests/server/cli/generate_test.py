@@ -105,7 +105,7 @@ class Batch(unittest.TestCase):
     def test_a_line_that_fails_does_not_stop_the_rest(self):
         good = {"prompt_ids": [379], "max_tokens": 2}
         bad = [({"prompt_ids": [512]}, "INVALID_FIELD", "512"),
-               ({"prompt_ids": []}, "INVALID_FIELD", "prompt"),
+               ({"prompt_ids": []}, "INVALID_FIELD", "is empty; give 1 or more"),
                ({"prompt_ids": [1], "temperature": -1}, "INVALID_FIELD", "temperature"),
                ({"prompt_ids": [1], "temperature": "NaN"}, "INVALID_FIELD", "temperature"),
                ({"prompt_ids": [1], "speed": 9}, "UNKNOWN_FIELD", "speed"),
