@@ -18,7 +18,7 @@ Batch::Batch(const StepLimits& limits, int num_groups, int block_size)
   logit_taps_.reserve(limits.max_logit_rows);
   samples_.reserve(limits.max_samples);
   logprobs_.reserve(limits.max_logit_rows + limits.max_samples);
-  copies_.reserve(num_seqs);
+  copies_.reserve(num_groups * num_seqs);
   outputs_.reserve(num_seqs);
 }
 
