@@ -96,7 +96,8 @@ void Scheduler::OrderRunning() {
     if (a->effective_priority != b->effective_priority) {
       return a->effective_priority > b->effective_priority;
     }
-    return a->arrival < b->arrival;
+    if (a->arrival != b->arrival) return a->arrival < b->arrival;
+    return a->choice < b->choice;
   });
 }
 
