@@ -275,6 +275,11 @@ uint64_t ModelFiles::Fingerprint() const {
     hash.Add(tensor->name);
     hash.Add(InfoOf(tensor->view.dtype).name);
     for (const int64_t dim : tensor->shape) hash.Add(dim);
+    const WeightScales& scales = tensor->view.scales;  // their values are a tensor's too
+    if (scales.data != nullptr) {
+      hash.Add(scales.block_rows);
+      hash.Add(scales.block_cols);
+    }
     hash.Add(tensor->view.data, static_cast<size_t>(tensor->num_bytes));
   }
   return hash.value();
