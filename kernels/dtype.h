@@ -30,7 +30,7 @@ struct DTypeInfo {
 };
 
 // The sizes of the quantised types are those of ggml, which has no other specification
-// (ggml-common.h); kernels/README.md says what is in the blocks.
+// (ggml-common.h).
 constexpr DTypeInfo InfoOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
