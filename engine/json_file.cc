@@ -20,6 +20,22 @@ constexpr size_t kMaxFileBytes = size_t{64} << 20;
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxValues = 1 << 20;
 
+// The parser's words, which quote the text: cut, and with nothing that upsets a terminal.
+std::string Shown(absl::string_view words) {
+  constexpr size_t kMaxShown = 240;
+  std::string shown;
+  for (const char c : words.substr(0, kMaxShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7F) {
+      shown.push_back(c);
+    } else {
+      absl::StrAppend(&shown, "\\x", absl::Hex(byte, absl::kZeroPad2));
+    }
+  }
+  if (words.size() > kMaxShown) shown += "...";
+  return shown;
+}
+
 // Walks a document without building it and says what is wrong with it.
 class Checker : public nlohmann::json_sax<json> {
  public:
@@ -41,7 +57,7 @@ class Checker : public nlohmann::json_sax<json> {
     return Fail(absl::StrCat("the key ", Quoted(name), " appears twice in one object"));
   }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
-    return Fail(absl::StrCat("not valid JSON at byte ", position, ": ", error.what()));
+    return Fail(absl::StrCat("not valid JSON at byte ", position, ": ", Shown(error.what())));
   }
 
  private:

@@ -7,12 +7,35 @@
 #include <unistd.h>
 #include <utility>
 
+#include "absl/base/config.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace quire {
+namespace {
+
+// The rest of a mapping's last page can be read, and is zeros. AddressSanitizer is told that it is
+// not part of the file.
+void SetBeyondReadable([[maybe_unused]] const std::byte* data, [[maybe_unused]] size_t size,
+                       [[maybe_unused]] bool readable) {
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t num_beyond = (page - size % page) % page;
+  if (readable) {
+    ASAN_UNPOISON_MEMORY_REGION(data + size, num_beyond);
+  } else {
+    ASAN_POISON_MEMORY_REGION(data + size, num_beyond);
+  }
+#endif
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -35,11 +58,15 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& 
   if (data == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot map ", size, " bytes"));
   }
-  return std::unique_ptr<MappedFile>(
-      new MappedFile(path, static_cast<const std::byte*>(data), size));
+  const auto* bytes = static_cast<const std::byte*>(data);
+  SetBeyondReadable(bytes, size, false);
+  return std::unique_ptr<MappedFile>(new MappedFile(path, bytes, size));
 }
 
-MappedFile::~MappedFile() { munmap(const_cast<std::byte*>(data_), size_); }
+MappedFile::~MappedFile() {
+  SetBeyondReadable(data_, size_, true);
+  munmap(const_cast<std::byte*>(data_), size_);
+}
 
 std::string Quoted(absl::string_view name) {
   constexpr size_t kMaxShown = 120;

@@ -38,7 +38,8 @@ SamplingParams SamplingOf(const Params& params) {
 // only where it is a token of its own (" word" beside "word"), not where a space is one more token:
 // the first form is found within that one. vLLM bans the same ones.
 absl::Status AddBadWord(const std::string& word, const std::string& field,
-                        const Tokenizer& tokenizer, std::vector<std::vector<int32_t>>& out) {
+                        const ServingModel& model, std::vector<std::vector<int32_t>>& out) {
+  const Tokenizer& tokenizer = model.text->tokenizer();
   const std::string bare(absl::StripLeadingAsciiWhitespace(word));
   const EncodeOptions options = {.add_special = false};
   absl::StatusOr<std::vector<int32_t>> first = tokenizer.Encode(bare, options);
@@ -46,10 +47,14 @@ absl::Status AddBadWord(const std::string& word, const std::string& field,
   if (!first.ok()) return InvalidField(field, first.status().message());
   if (!spaced.ok()) return InvalidField(field, spaced.status().message());
   if (first->empty()) return InvalidField(field, "comes to no tokens; leave it out");
-  if (spaced->size() == first->size() && spaced->front() != first->front()) {
-    out.push_back(*std::move(spaced));
-  }
-  out.push_back(*std::move(first));
+  // A token that the model lacks, though its tokenizer has it, never comes.
+  const auto may_come = [&model](const std::vector<int32_t>& ids) {
+    return std::all_of(ids.begin(), ids.end(),
+                       [&model](int32_t id) { return id < model.info.vocab_size; });
+  };
+  const bool is_other = spaced->size() == first->size() && spaced->front() != first->front();
+  if (is_other && may_come(*spaced)) out.push_back(*std::move(spaced));
+  if (may_come(*first)) out.push_back(*std::move(first));
   return absl::OkStatus();
 }
 
@@ -64,7 +69,7 @@ absl::Status FillRules(const Params& params, const ServingModel& model, TokenRul
   rules.min_tokens = static_cast<int32_t>(params.min_tokens());
   for (int i = 0; i < params.bad_words_size(); ++i) {
     absl::Status status = AddBadWord(params.bad_words(i), absl::StrCat("params.bad_words[", i, "]"),
-                                     model.text->tokenizer(), rules.bad_words);
+                                     model, rules.bad_words);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -92,8 +97,7 @@ int32_t NumLogprobs(bool is_asked, uint32_t count, const ModelInfo& info) {
 absl::Status BuildEngineRequest(const v1::GenerateRequest& asked, const ServingModel& model,
                                 const ServerLimits& limits, v1::GenerationParams& params,
                                 Request& request) {
-  absl::StatusOr<std::vector<int32_t>> prompt =
-      TokenizePrompt(asked, model.text.get(), model.info.max_model_len);
+  absl::StatusOr<std::vector<int32_t>> prompt = TokenizePrompt(asked, model.text.get(), model.info);
   if (!prompt.ok()) return prompt.status();
   request.prompt_token_ids = *std::move(prompt);
   params = EffectiveParams(asked.params(), model, limits);

@@ -36,7 +36,7 @@ absl::Status CheckFits(absl::string_view prompt, const ModelText& text, int32_t 
 }
 
 absl::StatusOr<std::vector<int32_t>> TokenizeAll(const v1::GenerateRequest& request,
-                                                 const ModelText* text, int32_t max_model_len) {
+                                                 const ModelText* text, const ModelInfo& info) {
   if (request.has_token_ids()) {
     return std::vector<int32_t>(request.token_ids().ids().begin(), request.token_ids().ids().end());
   }
@@ -54,12 +54,17 @@ absl::StatusOr<std::vector<int32_t>> TokenizeAll(const v1::GenerateRequest& requ
   }
   const bool is_truncated = request.params().has_truncate_prompt_tokens();
   if (!is_truncated) {
-    if (absl::Status fits = CheckFits(prompt, *text, max_model_len); !fits.ok()) return fits;
+    if (absl::Status fits = CheckFits(prompt, *text, info.max_model_len); !fits.ok()) return fits;
   }
   const char* field = request.has_chat() ? "chat" : "text";
   absl::StatusOr<std::vector<int32_t>> ids = text->tokenizer().Encode(prompt, options);
   if (!ids.ok()) return FromText(ids.status(), field);
   if (ids->empty()) return InvalidField(field, "comes to no tokens; give a prompt");
+  for (const int32_t id : *ids) {
+    if (id < info.vocab_size) continue;
+    return InvalidField(field, absl::StrCat("comes to the token ", id, ", which the model's ",
+                                            info.vocab_size, " tokens do not include"));
+  }
   return ids;
 }
 
@@ -92,8 +97,8 @@ absl::StatusOr<std::string> RenderChat(const v1::Chat& chat, const ModelText& te
 }
 
 absl::StatusOr<std::vector<int32_t>> TokenizePrompt(const v1::GenerateRequest& request,
-                                                    const ModelText* text, int32_t max_model_len) {
-  absl::StatusOr<std::vector<int32_t>> ids = TokenizeAll(request, text, max_model_len);
+                                                    const ModelText* text, const ModelInfo& info) {
+  absl::StatusOr<std::vector<int32_t>> ids = TokenizeAll(request, text, info);
   if (!ids.ok() || !request.params().has_truncate_prompt_tokens()) return ids;
   const size_t kept = std::min<size_t>(request.params().truncate_prompt_tokens(), ids->size());
   ids->erase(ids->begin(), ids->end() - static_cast<ptrdiff_t>(kept));

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test: installs what is missing, builds, runs. What .ci/run calls.
 #
-#   tests/run.sh            everything: release, Rust, clang-tidy, address and thread sanitizers
+#   tests/run.sh            everything: release, Rust, clang-tidy, sanitizers, fuzzing
 #   tests/run.sh --quick    the release build and its tests only
 #
 # Output is in build/logs; the end of it is shown where something fails. The last line is
@@ -96,9 +96,15 @@ tests release
 
 if [ "$quick" = no ]; then
   phase "tests: address and undefined-behaviour sanitizers" "4 min"
-  sanitized asan "kernels paged_kv scheduler engine server" || failed_steps+=("asan build")
+  sanitized asan "kernels paged_kv scheduler engine server fuzz" || failed_steps+=("asan build")
   phase "tests: thread sanitizer" "4 min"
   sanitized tsan "kernels paged_kv scheduler engine server" || failed_steps+=("tsan build")
+
+  phase "fuzz: a minute for each target, in tests/fuzz" "8 min on 2 cores, half of it to build"
+  step configure-fuzz cmake --preset fuzz "${cmake_flags[@]}"
+  step build-fuzz cmake --build build/fuzz --target fuzz
+  step fuzz tests/fuzz/fuzz.sh
+  cat build/logs/fuzz.log
 fi
 
 phase_report

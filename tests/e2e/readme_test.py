@@ -15,7 +15,8 @@ from quire_server import BINARY, GOLDEN, ROOT, Server, pb, smollm2, tokenizer_pb
 class ReadmeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(smollm2())
+        # A small model that is asked without a limit may talk until its context is full.
+        cls.server = Server(smollm2(), "--max-output-tokens", "200")
         cls.addClassCleanup(cls.server.stop)
         with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme:
             cls.readme = readme.read()

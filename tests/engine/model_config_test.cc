@@ -308,10 +308,13 @@ TEST(ModelConfigTest, RopeScalingIsChecked) {
 }
 
 TEST(ModelConfigTest, TextThatIsNoConfigurationIsRefused) {
-  const auto read = [](const char* text) {
+  const auto read = [](const std::string& text) {
     return std::string(ParseModelConfig(text, "config.json").status().message());
   };
   EXPECT_THAT(read(""), HasSubstr("config.json: not valid JSON at byte"));
+  // What is quoted of the file is short and printable.
+  EXPECT_THAT(read("{\"\x1b[2J\xff"), testing::MatchesRegex("config.json: not valid JSON[ -~]*"));
+  EXPECT_LT(read("{\"" + std::string(100'000, 'x')).size(), 500u);
   EXPECT_EQ(read("[]"), "config.json: expected a JSON object");
   EXPECT_EQ(read(R"({"a": 1, "a": 2})"), "config.json: the key 'a' appears twice in one object");
   EXPECT_THAT(read("{}"), HasSubstr("the architecture '' is not supported"));

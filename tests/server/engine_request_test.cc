@@ -95,7 +95,8 @@ TEST_F(EngineRequestTest, ALongTextThatIsTruncatedIsNotRefused) {
 
 TEST_F(EngineRequestTest, MoreLogprobsThanTokensAreAllOfThem) {
   model_.info.vocab_size = 5;
-  v1::GenerateRequest request = TextRequest("x");
+  v1::GenerateRequest request;
+  request.mutable_token_ids()->add_ids(4);
   request.mutable_params()->set_logprobs(20);
   ASSERT_TRUE(Build(request).ok());
   EXPECT_EQ(built_.num_logprobs, 5);

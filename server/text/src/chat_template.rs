@@ -148,14 +148,38 @@ impl ChatTemplate {
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), to_value(value)));
         let context = Value::from_pairs(pairs.chain([("strftime_now", clock)]));
         let template = self.environment.get_template("chat_template").map_err(|e| explain(&e))?;
-        let text = template.render(context).map_err(|e| explain(&e))?;
-        if text.len() > MAX_OUTPUT_BYTES {
-            return Err(Error::new(
+        let mut output = BoundedOutput::default();
+        match template.render_captured_to(context, &mut output) {
+            Ok(_) => String::from_utf8(output.bytes)
+                .map_err(|e| Error::new(Code::Internal, format!("chat template: {e}"))),
+            Err(_) if output.is_full => Err(Error::new(
                 Code::Exhausted,
-                format!("chat template made {} bytes; at most {MAX_OUTPUT_BYTES}", text.len()),
-            ));
+                format!("chat template made more than {MAX_OUTPUT_BYTES} bytes"),
+            )),
+            Err(e) => Err(explain(&e)),
         }
-        Ok(text)
+    }
+}
+
+/// Takes what a rendering writes, and ends it where that is too much: it must not be held first.
+#[derive(Default)]
+struct BoundedOutput {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl std::io::Write for BoundedOutput {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        if part.len() > MAX_OUTPUT_BYTES - self.bytes.len() {
+            self.is_full = true;
+            return Err(std::io::ErrorKind::OutOfMemory.into());
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Longer messages are cut: they may quote a file.
+const MAX_MESSAGE_BYTES: usize = 1000;
+
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
         Error { code, message: message.into() }
@@ -41,6 +44,24 @@ impl Error {
 
     pub fn unsupported(message: impl Into<String>) -> Error {
         Error::new(Code::Unsupported, message)
+    }
+
+    /// The message as callers get it. It may quote what nobody vouches for, so control characters
+    /// are written out. What a template says by `raise_exception` may have lines.
+    pub fn shown(&self) -> String {
+        let mut shown = String::with_capacity(self.message.len().min(MAX_MESSAGE_BYTES));
+        for c in self.message.chars() {
+            if shown.len() >= MAX_MESSAGE_BYTES {
+                shown.push_str("...");
+                break;
+            }
+            if c.is_control() && !(c == '\n' && self.code == Code::Raised) {
+                shown.extend(c.escape_default());
+            } else {
+                shown.push(c);
+            }
+        }
+        shown
     }
 }
 
@@ -63,5 +84,18 @@ pub fn catch<T>(code: Code, what: &str, body: impl FnOnce() -> Result<T>) -> Res
                 .unwrap_or("no reason given");
             Err(Error::new(code, format!("{what}: {why}")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_cut_and_control_characters_written_out() {
+        assert_eq!(Error::invalid("a\u{1b}[2J\nb\u{e9}").shown(), "a\\u{1b}[2J\\nb\u{e9}");
+        assert_eq!(Error::new(Code::Raised, "one\ntwo").shown(), "one\ntwo");
+        let long = Error::invalid("\u{e9}".repeat(10_000)).shown();
+        assert_eq!(long, "\u{e9}".repeat(500) + "...");
     }
 }

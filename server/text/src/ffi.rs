@@ -152,7 +152,7 @@ unsafe fn finish<T>(
             OK
         }
         Err(error) => {
-            unsafe { message.write(Buffer::of(error.message.as_bytes())) };
+            unsafe { message.write(Buffer::of(error.shown().as_bytes())) };
             error.code as i32
         }
     }
@@ -220,11 +220,14 @@ pub unsafe extern "C" fn quire_text_tokenizer_open(
         let tokenizer = match (directory, unsafe { vocab.as_ref() }) {
             ("", Some(vocab)) => unsafe { open_vocab(vocab) }?,
             ("", None) => return Err(Error::invalid("neither a directory nor a vocabulary")),
-            (directory, _) => hf_dir::open(Path::new(directory))?,
+            // Broken files make the library underneath panic as well.
+            (directory, _) => {
+                let what = format!("{directory}/tokenizer.json: cannot be read as a tokenizer");
+                catch(Code::Invalid, &what, || hf_dir::open(Path::new(directory)))?
+            }
         };
         Ok(Box::into_raw(Box::new(tokenizer)))
     };
-    // Broken files make the library underneath panic as well.
     unsafe { finish(tokenizer, message, Code::Invalid, body) }
 }
 

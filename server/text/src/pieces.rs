@@ -78,6 +78,10 @@ impl Pieces {
         self.flags.len() as u32
     }
 
+    pub fn has_token(&self, id: u32) -> bool {
+        self.flags.get(id as usize).is_some_and(|flags| flags & PRESENT != 0)
+    }
+
     fn style_of(&mut self, decoder: Option<&DecoderWrapper>) -> Result<Style> {
         let parts = match decoder {
             None => {

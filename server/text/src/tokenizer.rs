@@ -1,7 +1,7 @@
 //! The tokenizer behind the ABI's handle: encoding, and what both sources have in common.
 
 use serde_json::{Map, Value};
-use tokenizers::{AddedVocabulary, Model, OffsetType, PreTokenizer, Token};
+use tokenizers::{AddedVocabulary, Model, ModelWrapper, OffsetType, PreTokenizer, Token};
 
 use crate::error::{Code, Error, Result};
 use crate::pieces::Pieces;
@@ -22,6 +22,17 @@ pub struct Templates {
     pub default: Option<String>,
     /// For conversations with tools, where the model has another one for them.
     pub tool_use: Option<String>,
+}
+
+/// Dropout is for training; here the same text always is the same tokens.
+fn without_dropout(inner: &mut tokenizers::Tokenizer) {
+    if let ModelWrapper::BPE(bpe) = inner.get_model() {
+        if bpe.dropout.is_some() {
+            let mut bpe = bpe.clone();
+            bpe.dropout = None;
+            inner.with_model(bpe);
+        }
+    }
 }
 
 /// Immutable after construction; safe to share between threads.
@@ -49,6 +60,7 @@ impl Tokenizer {
         // A server's prompts are never cut or filled up by the tokenizer's own settings.
         inner.with_truncation(None).map_err(|e| Error::invalid(e.to_string()))?;
         inner.with_padding(None);
+        without_dropout(&mut inner);
         let pieces = Pieces::build(&inner)?;
         let mut literal = inner.get_added_vocabulary().clone();
         literal.set_encode_special_tokens(true);
@@ -62,7 +74,23 @@ impl Tokenizer {
             pad: id_of("pad_token"),
         };
         let special_tokens_json = Value::Object(special_tokens).to_string();
-        Ok(Tokenizer { inner, unigram, literal, pieces, named, special_tokens_json, templates })
+        let tokenizer =
+            Tokenizer { inner, unigram, literal, pieces, named, special_tokens_json, templates };
+        tokenizer.check_added_around()?;
+        Ok(tokenizer)
+    }
+
+    /// What is put around a text (BOS and the like) is written as ids: they must have tokens.
+    fn check_added_around(&self) -> Result<()> {
+        let ids = self
+            .try_encode("", true, true)
+            .map_err(|e| Error::invalid(format!("post_processor: {e}")))?;
+        match ids.iter().find(|id| !self.pieces.has_token(**id)) {
+            None => Ok(()),
+            Some(id) => Err(Error::invalid(format!(
+                "post_processor: it adds the token id {id}, which is not in the vocabulary"
+            ))),
+        }
     }
 
     pub fn find(&self, token: &str) -> Option<u32> {

@@ -93,11 +93,15 @@ TEST(TokenizerFilesTest, NamesTheFileThatIsMissingOrBroken) {
 TEST(TokenizerFilesTest, RefusesWhatLooksLikeATokenizerAndIsNone) {
   for (const char* json :
        {"[]", "null", "{}", "{\"version\":\"1.0\"}", "{\"version\":\"1.0\",\"decoder\":7}",
-        R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0},"merges":["a a"]}})"}) {
+        R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0},"merges":["a a"]}})",
+        // The library panics on this one.
+        "{\"version\":\"1.0\",\"decoder\":{\"type\":\"Metaspace\",\"spl\x13\xfe\xff\"}}"}) {
     ModelFolder folder;
     folder.Write("tokenizer.json", json);
     const auto tokenizer = Tokenizer::Open(folder.path());
     EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kInvalidArgument) << json;
+    EXPECT_THAT(std::string(tokenizer.status().message()),
+                HasSubstr(folder.path() + "/tokenizer.json: "));
   }
   ModelFolder folder;
   for (const std::string& open : {std::string("["), std::string("{\"decoder\":")}) {
@@ -199,6 +203,35 @@ TEST(TokenizerFilesTest, JoinsBySpacesWhereThereIsNoDecoder) {
   EXPECT_EQ(tokenizer->vocab_size(), 6);
   EXPECT_FALSE(tokenizer->HasToken(3));
   EXPECT_EQ(tokenizer->Decode({1, 3}, false).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+// A BPE of "a", "b" and "ab" with two parts to fill in.
+std::string TinyBpe(const std::string& post_processor, const std::string& dropout) {
+  return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,)"
+         R"("pre_tokenizer":null,"post_processor":)" +
+         post_processor + R"(,"decoder":null,"model":{"type":"BPE","dropout":)" + dropout +
+         R"(,"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})";
+}
+
+TEST(TokenizerFilesTest, DropoutOfTrainingIsOffSoThatATextAlwaysIsTheSameTokens) {
+  ModelFolder folder;
+  folder.Write("tokenizer.json", TinyBpe("null", "0.999"));
+  const auto tokenizer = Tokenizer::Open(folder.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto ids = (*tokenizer)->Encode("abababab", {});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(*ids, (std::vector<int32_t>{2, 2, 2, 2}));
+}
+
+TEST(TokenizerFilesTest, RefusesAPostProcessorThatAddsATokenWhichIsNotThere) {
+  ModelFolder folder;
+  folder.Write("tokenizer.json",
+               TinyBpe(R"({"type":"BertProcessing","sep":["b",1],"cls":["a",7]})", "null"));
+  const auto tokenizer = Tokenizer::Open(folder.path());
+  EXPECT_EQ(tokenizer.status().message(),
+            folder.path() +
+                "/tokenizer.json: post_processor: it adds the token id 7, which is not "
+                "in the vocabulary");
 }
 
 TEST(TokenizerVocabTest, NamesTheEntryThatCannotBe) {
