@@ -241,7 +241,7 @@ impl Charsmap {
         let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
         let (size, rest) = data.split_at_checked(4).ok_or_else(|| broken("no size"))?;
         let size = word(size) as usize;
-        if size % 4 != 0 || size == 0 || size >= rest.len() {
+        if !size.is_multiple_of(4) || size == 0 || size >= rest.len() {
             return Err(broken("the size of its array is not that of a charsmap"));
         }
         let (array, replacements) = rest.split_at(size);
