@@ -114,6 +114,7 @@ SchedulerConfig MakeSchedulerConfig(const EngineConfig& config, const KvPlan& kv
   scheduler.max_num_seqs = config.max_num_seqs;
   scheduler.max_num_batched_tokens = config.max_num_batched_tokens;
   scheduler.max_logit_rows = limits.max_logit_rows;
+  scheduler.max_choices = config.max_choices;
   scheduler.max_model_len = kv.max_model_len;
   scheduler.max_queued_requests = config.max_queued_requests;
   scheduler.max_queued_prefill_tokens = config.max_queued_prefill_tokens > 0

@@ -16,6 +16,11 @@ constexpr size_t kMaxBlockedLookedPast = 8;
 }  // namespace
 
 absl::Status Scheduler::CheckCanEverFit(const Request& request) const {
+  if (request.num_choices > config_.max_choices) {
+    return absl::InvalidArgumentError(absl::StrCat("INVALID_FIELD: n is ", request.num_choices,
+                                                   "; at most ", config_.max_choices,
+                                                   " choices are allowed"));
+  }
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
   const int64_t positions = prompt + std::max(0, request.max_tokens - 1);
   if (prompt + request.max_tokens > config_.max_model_len) {

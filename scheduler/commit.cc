@@ -61,10 +61,10 @@ void Scheduler::CommitPart(const InFlightPart& part, const SequenceResult& resul
     --sequence->num_draws_in_flight;
     QUIRE_CHECK(result.token_ids.size() == static_cast<size_t>(part.num_draws), "a token per draw");
     // Choices beside the first come into being before it may end.
-    std::vector<Sequence*> drawn = {sequence};
-    for (int32_t i = 1; i < part.num_draws; ++i) drawn.push_back(AddChoice(*sequence, i));
+    drawn_.assign(1, sequence);
+    for (int32_t i = 1; i < part.num_draws; ++i) drawn_.push_back(AddChoice(*sequence, i));
     sequence->num_unborn = 0;
-    for (int32_t i = 0; i < part.num_draws; ++i) CommitToken(drawn[i], result.token_ids[i], out);
+    for (int32_t i = 0; i < part.num_draws; ++i) CommitToken(drawn_[i], result.token_ids[i], out);
   } else if (sequence->request->max_tokens == 0 && end == sequence->num_prompt_tokens()) {
     EndSequence(sequence, EndReason::kLength, &out->ended);
   }

@@ -35,6 +35,7 @@ struct SchedulerConfig {
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;  // > max_num_seqs
   int32_t max_logit_rows = 64;           // >= max_num_seqs; bounds prompt-logits chunks too
+  int32_t max_choices = 8;               // of a request; bounds the draws of a step
   int32_t max_model_len = 0;             // 0: what the pool can hold
   int32_t max_queued_requests = 512;
   int64_t max_queued_prefill_tokens = 0;
@@ -224,7 +225,8 @@ class Scheduler {
   uint64_t next_arrival_ = 0;
   int64_t queued_tokens_ = 0;
   bool is_touch_told_ = false;
-  SchedulerStats counters_;  // the counting half of Stats()
+  SchedulerStats counters_;       // the counting half of Stats()
+  std::vector<Sequence*> drawn_;  // scratch of CommitPart
 };
 
 }  // namespace quire

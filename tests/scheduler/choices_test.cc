@@ -24,6 +24,13 @@ TEST_F(ChoicesTest, OnePrefillDrawsOneTokenForEachChoice) {
   EXPECT_EQ(TokensOf(last_commit), "a0[0]=1006 b1[0]=2006 c2[0]=3006");
 }
 
+TEST_F(ChoicesTest, MoreThanAreAllowedAreRefused) {
+  config.max_choices = 2;
+  EXPECT_EQ(Add('a', Ask{.prompt = Fresh(4), .num_choices = 3}),
+            "INVALID_FIELD: n is 3; at most 2 choices are allowed");
+  EXPECT_EQ(Add('a', Ask{.prompt = Fresh(4), .num_choices = 2}), "");
+}
+
 TEST_F(ChoicesTest, FullBlocksAreSharedAndTheLastOneIsCopied) {
   Add('a', Ask{.prompt = Fresh(6), .max_tokens = 3, .num_choices = 3});
   Step();
