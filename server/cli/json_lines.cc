@@ -78,6 +78,8 @@ class Lines {
 
 LineCounts AnswerLines(std::istream& in, std::ostream& out, int concurrency,
                        const AnswerLine& answer) {
+  // Reading from std::cin would flush std::cout, which another thread may be writing to.
+  in.tie(nullptr);
   Lines lines(in, out);
   const auto work = [&] {
     std::string line;

@@ -102,7 +102,7 @@ inline bool IsWellFormedUtf8(absl::string_view text) {
 inline void CheckFileError(const absl::Status& status, const std::string& path) {
   QUIRE_CHECK(!status.ok(), "only errors are checked");
   QUIRE_CHECK(absl::StrContains(status.message(), path), "an error does not name the file");
-  QUIRE_CHECK(status.message().size() < path.size() * 4 + 2000, "an error is too long to read");
+  QUIRE_CHECK(status.message().size() < path.size() * 4 + 3000, "an error is too long to read");
   QUIRE_CHECK(IsWellFormedUtf8(status.message()), "an error is not UTF-8");
   for (const char c : status.message()) {
     const auto byte = static_cast<unsigned char>(c);

@@ -30,8 +30,8 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Longer messages are cut: they may quote a file.
-const MAX_MESSAGE_BYTES: usize = 1000;
+/// Longer messages are cut: they may quote a file. The longest of our own lists all pre-tokenizers.
+const MAX_MESSAGE_BYTES: usize = 2000;
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {

@@ -37,6 +37,27 @@ TEST(JsonLines, ResultsKeepTheOrderOfTheirLines) {
   EXPECT_EQ(out.str(), expected);
 }
 
+// Counts what is written through.
+class CountingBuffer : public std::stringbuf {
+ public:
+  int num_syncs = 0;
+
+ private:
+  int sync() override {
+    ++num_syncs;
+    return std::stringbuf::sync();
+  }
+};
+
+TEST(JsonLines, ReadingDoesNotFlushWhatIsBeingWritten) {
+  std::istringstream in("1\n2\n3\n");
+  CountingBuffer buffer;
+  std::ostream out(&buffer);
+  in.tie(&out);  // as std::cin is to std::cout
+  AnswerLines(in, out, /*concurrency=*/1, [](const Json& line) { return line; });
+  EXPECT_EQ(buffer.num_syncs, 3) << "once a line";
+}
+
 TEST(JsonLines, AllThatAreAllowedAreInWorkAtOnce) {
   constexpr int kConcurrency = 6;
   std::istringstream in("1\n2\n3\n4\n5\n6\n");
