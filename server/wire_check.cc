@@ -94,7 +94,28 @@ class WireChecker {
       if (field.is_repeated() && ++num_objects_ > max_objects_) return TooMany(path);
       if (!IsUtf8(value)) return InvalidField(path, "the text is not UTF-8");
     }
+    if (field.is_packable() && !AreWholeNumbers(field, value)) return Malformed(path);
     return absl::OkStatus();
+  }
+
+  // Whether packed numbers end where their bytes do.
+  static bool AreWholeNumbers(const FieldDescriptor& field, absl::string_view bytes) {
+    const auto type = static_cast<WireFormatLite::FieldType>(field.type());
+    switch (WireFormatLite::WireTypeForFieldType(type)) {
+      case WireFormatLite::WIRETYPE_FIXED32:
+        return bytes.size() % sizeof(uint32_t) == 0;
+      case WireFormatLite::WIRETYPE_FIXED64:
+        return bytes.size() % sizeof(uint64_t) == 0;
+      default:
+        break;
+    }
+    CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                        static_cast<int>(bytes.size()));
+    uint64_t number;
+    while (in.CurrentPosition() < static_cast<int>(bytes.size())) {
+      if (!in.ReadVarint64(&number)) return false;
+    }
+    return true;
   }
 
   absl::Status TooMany(const std::string& path) const {

@@ -111,6 +111,19 @@ TEST(WireCheckTest, RefusesBytesThatAreNoMessage) {
   }
 }
 
+TEST(WireCheckTest, NamesPackedNumbersThatAreCutOff) {
+  const std::string whole = Varint(5) + Varint(300);
+  EXPECT_TRUE(Check(Part(7, Part(7, whole))).ok());
+  for (const std::string& bad :
+       {whole.substr(0, 2), std::string("\x05\xD2"), std::string(11, '\x80') + "\x01"}) {
+    const absl::Status status = Check(Part(7, Part(7, bad)));
+    EXPECT_EQ(ReasonOf(status), "INVALID_FIELD");
+    ASSERT_EQ(ViolationsOf(status).size(), 1u);
+    EXPECT_EQ(ViolationsOf(status)[0].first, "params.stop_token_ids[0]");
+    EXPECT_FALSE(v1::GenerateRequest().ParseFromString(Part(7, Part(7, bad))));
+  }
+}
+
 TEST(WireCheckTest, BoundsDepthAndNumberOfMessages) {
   std::string deep;
   for (int i = 0; i < 300; ++i) deep = Part(6, Part(1, deep));  // a list in a list in a list
