@@ -43,19 +43,22 @@ absl::Status CheckOptions(const EngineConfig& config, const ModelConfig& model) 
 
 }  // namespace
 
-absl::StatusOr<KvPlan> PlanKv(const EngineConfig& config, const ModelConfig& model,
-                              int64_t available_bytes, int64_t weight_bytes) {
-  if (absl::Status status = CheckOptions(config, model); !status.ok()) return status;
-  KvPlan plan;
+KvModel KvModelOf(const ModelConfig& model, int64_t longest) {
   KvModel kv;
   kv.num_layers = model.num_layers;
   kv.num_kv_heads = model.num_kv_heads;
   kv.head_dim = model.head_dim;
-  const int64_t wanted = config.max_model_len > 0 ? config.max_model_len : LongestModelLen(model);
   kv.layer_windows = model.layer_windows;
-  // A window that no sequence outgrows is none: nothing would ever be freed for it.
-  for (int32_t& window : kv.layer_windows) window = window < wanted ? window : 0;
-  plan.layout = MakeKvLayout(kv, config.block_size);
+  for (int32_t& window : kv.layer_windows) window = window < longest ? window : 0;
+  return kv;
+}
+
+absl::StatusOr<KvPlan> PlanKv(const EngineConfig& config, const ModelConfig& model,
+                              int64_t available_bytes, int64_t weight_bytes) {
+  if (absl::Status status = CheckOptions(config, model); !status.ok()) return status;
+  KvPlan plan;
+  const int64_t wanted = config.max_model_len > 0 ? config.max_model_len : LongestModelLen(model);
+  plan.layout = MakeKvLayout(KvModelOf(model, wanted), config.block_size);
   const int64_t left = available_bytes - weight_bytes;
   if (left <= 0) {
     return absl::ResourceExhaustedError(

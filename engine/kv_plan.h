@@ -11,6 +11,10 @@
 
 namespace quire {
 
+// What a token's keys and values take where no sequence is longer than `longest` tokens: a window
+// that none outgrows is none, for nothing would ever be freed for it.
+KvModel KvModelOf(const ModelConfig& model, int64_t longest);
+
 // How much KV memory there will be, decided before anything is loaded.
 struct KvPlan {
   KvLayout layout;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "engine/kv_plan.h"
 #include "paged_kv/capacity.h"
 #include "paged_kv/kv_layout.h"
 
@@ -9,16 +10,6 @@ namespace quire {
 namespace {
 
 constexpr int64_t kHeldBytesPerParameter = 2;  // bf16
-
-KvModel KvModelOf(const ModelConfig& config, int32_t num_kv_heads, int32_t elem_bytes) {
-  KvModel model;
-  model.num_layers = config.num_layers;
-  model.num_kv_heads = num_kv_heads;
-  model.head_dim = config.head_dim;
-  model.elem_bytes = elem_bytes;
-  model.layer_windows = config.layer_windows;
-  return model;
-}
 
 int64_t NumParameters(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
@@ -61,8 +52,10 @@ absl::Status CheckDemand(const ModelConfig& config, const MemoryDemand& demand) 
 
 absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryDemand& demand) {
   if (absl::Status status = CheckDemand(config, demand); !status.ok()) return status;
-  const KvModel model = KvModelOf(config, config.num_kv_heads, demand.kv_elem_bytes);
-  const KvModel mha = KvModelOf(config, config.num_heads, demand.kv_elem_bytes);
+  KvModel model = KvModelOf(config, demand.num_tokens);
+  model.elem_bytes = demand.kv_elem_bytes;
+  KvModel mha = model;
+  mha.num_kv_heads = config.num_heads;
   const KvLayout layout = MakeKvLayout(model, demand.block_size);
   const KvCapacity capacity =
       PlanKvCapacity(layout, /*bytes=*/0, demand.num_tokens, demand.num_seqs, demand.num_tokens);

@@ -2,6 +2,8 @@
 
 #include "gtest/gtest.h"
 
+#include "engine/memory_plan.h"
+
 namespace quire {
 namespace {
 
@@ -84,6 +86,24 @@ TEST(KvPlanTest, LayersWithAWindowAreAGroupOfTheirOwnUnlessNothingOutgrowsIt) {
   plan = PlanKv(shorter, model, 64 * kGiB, 0);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->layout.GroupWindows(), std::vector<int32_t>{0});
+}
+
+TEST(KvPlanTest, TheMemoryPlanHasTheBlocksThatTheEngineWillTake) {
+  ModelConfig model = SmallModel();
+  model.num_heads = 9;
+  model.layer_windows.assign(30, 0);
+  for (int layer = 22; layer < 30; ++layer) model.layer_windows[layer] = 4096;
+  EngineConfig config = Config();
+  for (const int32_t num_tokens : {2048, 8192}) {
+    config.max_model_len = num_tokens;
+    const auto taken = PlanKv(config, model, 64 * kGiB, 0);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    const auto planned = PlanMemory(model, {.num_tokens = num_tokens, .block_size = 32});
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    EXPECT_EQ(planned->block_bytes, taken->layout.block_bytes) << num_tokens;
+  }
+  // None outgrows its window: one group of all layers.
+  EXPECT_EQ(PlanMemory(model, {.num_tokens = 2048, .block_size = 32})->block_bytes, 23040 * 32);
 }
 
 TEST(KvPlanTest, WeightsThatDoNotFitAreNamedAsTheCause) {
