@@ -155,6 +155,12 @@ int LongestModelLen(const ModelConfig& config) {
       std::min<double>(kMaxPositions, std::floor(config.max_position_embeddings * stretch)));
 }
 
+std::vector<int32_t> EveryNthLayer(int n, int num_layers) {
+  std::vector<int32_t> layers;
+  for (int layer = n - 1; layer < num_layers; layer += n) layers.push_back(layer);
+  return layers;
+}
+
 std::string RangesText(absl::Span<const int32_t> numbers) {
   if (numbers.empty()) return "none";
   std::vector<std::string> ranges;

@@ -100,6 +100,9 @@ std::string WindowsText(const ModelConfig& config);
 // "0-2, 5": ascending numbers with ranges; "none" when there are none.
 std::string RangesText(absl::Span<const int32_t> numbers);
 
+// The indices of layers N, 2N, ..., counted from 1. REQUIRES: n >= 1.
+std::vector<int32_t> EveryNthLayer(int n, int num_layers);
+
 // All of it in one line of text, stable: it goes into fingerprints.
 std::string ToText(const ModelConfig& config);
 

@@ -120,9 +120,7 @@ void ReadLayers(Fields& fields, ModelConfig& config) {
   }
   const int interval = config.family->no_rope_interval;
   if (interval == 0) return;
-  for (int layer = interval - 1; layer < config.num_layers; layer += interval) {
-    config.layers_without_rope.push_back(layer);
-  }
+  config.layers_without_rope = EveryNthLayer(interval, config.num_layers);
   config.sources["no_rope"] = "what the family has by default";
 }
 

@@ -159,9 +159,7 @@ void ReadLayersWithoutRope(JsonFields& fields, ModelConfig& config) {
     fields.Fail(absl::StrCat("no_rope_layer_interval is ", interval, "; expected at least 1"));
     return;
   }
-  for (int layer = interval - 1; layer < config.num_layers; layer += interval) {
-    config.layers_without_rope.push_back(layer);
-  }
+  config.layers_without_rope = EveryNthLayer(interval, config.num_layers);
 }
 
 // After ReadLayersWithoutRope.

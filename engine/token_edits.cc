@@ -4,12 +4,18 @@
 #include <utility>
 
 namespace quire {
+namespace {
+
+bool HasPenalties(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 ||
+         sampling.presence_penalty != 0;
+}
+
+}  // namespace
 
 bool TokenEdits::Needed(const Request& request) {
-  const SamplingParams& sampling = request.sampling;
   const TokenRules& rules = request.rules;
-  return sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 ||
-         sampling.presence_penalty != 0 || !rules.logit_bias.empty() ||
+  return HasPenalties(request.sampling) || !rules.logit_bias.empty() ||
          !rules.allowed_token_ids.empty() || !rules.bad_words.empty() || rules.min_tokens > 0;
 }
 
@@ -21,19 +27,13 @@ TokenEdits::TokenEdits(std::shared_ptr<const Request> request, int vocab_size)
   for (const int32_t id : rules.allowed_token_ids) allowed_[id / 32] |= 1u << (id % 32);
   if (!rules.bad_words.empty()) generated_.reserve(request_->max_tokens);
   banned_.reserve(request_->stop_token_ids.size() + rules.bad_words.size());
-  if (HasPenalties()) {
+  if (HasPenalties(request_->sampling)) {
     const size_t num_tokens = request_->prompt_token_ids.size() + request_->max_tokens;
     const size_t num_distinct = std::min(num_tokens, static_cast<size_t>(vocab_size));
     counts_.reserve(num_distinct);
     count_of_.reserve(num_distinct);
     for (const int32_t id : request_->prompt_token_ids) Count(id, /*generated=*/false);
   }
-}
-
-bool TokenEdits::HasPenalties() const {
-  const SamplingParams& sampling = request_->sampling;
-  return sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 ||
-         sampling.presence_penalty != 0;
 }
 
 void TokenEdits::Count(int32_t token_id, bool generated) {
@@ -51,7 +51,7 @@ void TokenEdits::Count(int32_t token_id, bool generated) {
 void TokenEdits::OnToken(int32_t token_id) {
   ++num_generated_;
   if (!request_->rules.bad_words.empty()) generated_.push_back(token_id);
-  if (HasPenalties()) Count(token_id, /*generated=*/true);
+  if (HasPenalties(request_->sampling)) Count(token_id, /*generated=*/true);
 }
 
 LogitEdits TokenEdits::Next() {

@@ -32,7 +32,6 @@ class TokenEdits {
   LogitEdits Next();
 
  private:
-  bool HasPenalties() const;
   void Count(int32_t token_id, bool generated);
 
   const std::shared_ptr<const Request> request_;

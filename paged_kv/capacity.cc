@@ -35,6 +35,10 @@ int64_t KvBytes(const KvModel& model, int64_t num_tokens, int64_t num_seqs) {
   return bytes;
 }
 
+int32_t FirstVisibleBlock(int32_t window, int32_t position, int32_t block_size) {
+  return window == 0 ? 0 : std::max(0, position - window + 1) / block_size;
+}
+
 int64_t GroupBlocksAtMost(int32_t window, int32_t block_size, int64_t num_tokens,
                           int64_t max_chunk) {
   const int64_t whole = CeilDiv(num_tokens, block_size);

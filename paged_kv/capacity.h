@@ -19,6 +19,9 @@ int64_t KvBytesPerToken(const KvModel& model);
 // Bytes for `num_seqs` sequences of `num_tokens` tokens each, without rounding to blocks.
 int64_t KvBytes(const KvModel& model, int64_t num_tokens, int64_t num_seqs);
 
+// Index of the first block that a query at `position` sees in a window of `window` tokens.
+int32_t FirstVisibleBlock(int32_t window, int32_t position, int32_t block_size);
+
 // Blocks that a sequence of `num_tokens` tokens holds at most, over all groups. A window group
 // keeps what the rows of one step see: a step computes at most `max_chunk` of its tokens.
 int64_t BlocksAtMost(absl::Span<const int32_t> group_windows, int32_t block_size,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "paged_kv/capacity.h"
 #include "paged_kv/prefix_cache.h"
 
 namespace quire {
@@ -10,11 +11,6 @@ namespace {
 int32_t CommonLength(absl::Span<const int32_t> a, absl::Span<const int32_t> b) {
   const size_t n = std::min(a.size(), b.size());
   return static_cast<int32_t>(std::mismatch(a.begin(), a.begin() + n, b.begin()).first - a.begin());
-}
-
-// Index of the first block that a query at `position` sees in a window of `window` tokens.
-int32_t FirstVisibleBlock(int32_t window, int32_t position, int32_t block_size) {
-  return window == 0 ? 0 : std::max(0, position - window + 1) / block_size;
 }
 
 }  // namespace

@@ -10,24 +10,14 @@ namespace quire {
 // A choice comes into being with its first token: it waits for its place like everybody else, but
 // at the rank of its request.
 Sequence* Scheduler::AddChoice(const Sequence& first, uint32_t choice) {
-  auto owned = std::make_unique<Sequence>(first.id + choice, first.request, num_groups_);
-  Sequence* const sequence = owned.get();
+  Sequence* const sequence = NewSequence(first.id + choice, first.request);
   sequence->choice = choice;
   sequence->arrival = first.arrival;
   sequence->added_at = first.added_at;
   sequence->first_scheduled_at = first.first_scheduled_at;
   sequence->num_prompt_rows_told = first.num_prompt_tokens();
-  sequence->full_reservation =
-      config_.admission == AdmissionMode::kReserve || config_.max_preemptions == 0;
-  sequences_[sequence->id] = std::move(owned);
   EnterQueue(sequence);
   return sequence;
-}
-
-// The index of the first block of `group` that a position sees.
-int32_t Scheduler::FirstBlockSeen(int32_t group, int32_t position) const {
-  const int32_t window = config_.group_windows[group];
-  return window == 0 ? 0 : std::max(0, position - window + 1) / config_.block_size;
 }
 
 // The running choice whose blocks hold all that `sequence` needs of the prompt; null: there is

@@ -96,8 +96,7 @@ void Scheduler::OrderRunning() {
     if (a->effective_priority != b->effective_priority) {
       return a->effective_priority > b->effective_priority;
     }
-    if (a->arrival != b->arrival) return a->arrival < b->arrival;
-    return a->choice < b->choice;
+    return a->IsOlderThan(*b);
   });
 }
 

@@ -43,8 +43,7 @@ bool Scheduler::QueueOrder::operator()(const Sequence* a, const Sequence* b) con
   if (a->request->priority != b->request->priority) {
     return a->request->priority > b->request->priority;
   }
-  if (a->arrival != b->arrival) return a->arrival < b->arrival;
-  return a->choice < b->choice;
+  return a->IsOlderThan(*b);
 }
 
 // ---- life and death of sequences ----
@@ -57,14 +56,10 @@ absl::StatusOr<AddResult> Scheduler::Add(SequenceId id, std::shared_ptr<const Re
   if (absl::Status status = CheckCanEverFit(*request); !status.ok()) return status;
   if (absl::Status status = CheckQueueHasRoom(num_tokens); !status.ok()) return status;
 
-  auto owned = std::make_unique<Sequence>(id, std::move(request), num_groups_);
-  Sequence* const sequence = owned.get();
+  Sequence* const sequence = NewSequence(id, std::move(request));
   sequence->num_unborn = sequence->request->num_choices - 1;
   sequence->arrival = next_arrival_++;
   sequence->added_at = now;
-  sequence->full_reservation =
-      config_.admission == AdmissionMode::kReserve || config_.max_preemptions == 0;
-  sequences_[id] = std::move(owned);
   EnterQueue(sequence);
 
   AddResult result;
@@ -72,6 +67,15 @@ absl::StatusOr<AddResult> Scheduler::Add(SequenceId id, std::shared_ptr<const Re
       static_cast<int32_t>(std::distance(waiting_.begin(), waiting_.find(sequence)));
   result.cached_tokens = FindPrefix(*sequence).num_tokens;
   return result;
+}
+
+Sequence* Scheduler::NewSequence(SequenceId id, std::shared_ptr<const Request> request) {
+  auto owned = std::make_unique<Sequence>(id, std::move(request), num_groups_);
+  Sequence* const sequence = owned.get();
+  sequence->full_reservation =
+      config_.admission == AdmissionMode::kReserve || config_.max_preemptions == 0;
+  sequences_[id] = std::move(owned);
+  return sequence;
 }
 
 void Scheduler::End(SequenceId id, EndReason reason) { end_requests_.push_back({id, reason}); }
@@ -186,14 +190,16 @@ StepBudget Scheduler::SetAsideRows() const {
   return budget;
 }
 
+// The index of the first block of `group` that a position sees.
+int32_t Scheduler::FirstBlockSeen(int32_t group, int32_t position) const {
+  return FirstVisibleBlock(config_.group_windows[group], position, config_.block_size);
+}
+
 void Scheduler::DropOutOfWindow() {
   for (Sequence* sequence : running_) {
     for (int32_t group = 0; group < num_groups_; ++group) {
-      const int32_t window = config_.group_windows[group];
-      const int32_t first_seen = sequence->num_computed_tokens - window + 1;
-      if (window == 0 || first_seen <= 0) continue;
-      sequence->table.DropBefore(group, first_seen / config_.block_size, sequence->last_step,
-                                 &pool_);
+      sequence->table.DropBefore(group, FirstBlockSeen(group, sequence->num_computed_tokens),
+                                 sequence->last_step, &pool_);
     }
   }
 }

@@ -147,6 +147,7 @@ class Scheduler {
 
   // scheduler.cc: life and death of sequences, the phases of a plan.
   Sequence* Find(SequenceId id) const;  // null: ended
+  Sequence* NewSequence(SequenceId id, std::shared_ptr<const Request> request);
   void EndRequested(std::vector<EndedSequence>* ended);
   void EndOverdue(TimeUs now, std::vector<EndedSequence>* ended);
   void EndSequence(Sequence* sequence, EndReason reason, std::vector<EndedSequence>* ended,
@@ -155,6 +156,7 @@ class Scheduler {
   void LeaveQueue(Sequence* sequence);
   void DropResources(Sequence* sequence);
   StepBudget SetAsideRows() const;
+  int32_t FirstBlockSeen(int32_t group, int32_t position) const;
   void DropOutOfWindow();
   void PlanRunning(Draft* draft);
   Room PlanOneRunning(Sequence* sequence, Draft* draft);
@@ -178,7 +180,6 @@ class Scheduler {
 
   // fork.cc
   Sequence* AddChoice(const Sequence& first, uint32_t choice);
-  int32_t FirstBlockSeen(int32_t group, int32_t position) const;
   const Sequence* ForkSource(const Sequence& sequence) const;
   Head HeadOf(const Sequence& source, int32_t position) const;
   Admission TryFork(Sequence* sequence, const Sequence& source, Draft* draft);

@@ -44,6 +44,10 @@ struct Sequence {
     const bool is_all_drawn = request->max_tokens > 0 && num_drawn >= request->max_tokens;
     return is_all_drawn ? 0 : num_tokens() - num_computed_tokens;
   }
+  // In the order of Add, and within a request in that of its choices.
+  bool IsOlderThan(const Sequence& other) const {
+    return arrival != other.arrival ? arrival < other.arrival : choice < other.choice;
+  }
   bool is_decoding() const { return num_tokens() > num_prompt_tokens() && num_remaining() == 1; }
   // The logits of the prompt's row at `position` are still owed to the listener.
   bool WantsPromptRow(int32_t position) const {

@@ -21,7 +21,6 @@ using L = ServerLimits;
 constexpr double kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr double kMaxUint32 = std::numeric_limits<uint32_t>::max();
 constexpr double kMaxDouble = std::numeric_limits<double>::max();
-constexpr double kMaxIdBytes = 128;
 
 constexpr FieldRule Any(absl::string_view field, const char* why) {
   return {.field = field, .note = why};
@@ -75,7 +74,7 @@ constexpr char kBool[] = "true and false are both right";
 
 constexpr FieldRule kRules[] = {
     Text("GenerateRequest.model", 0.0, kMaxModelNameBytes),
-    Text("GenerateRequest.request_id", 0.0, kMaxIdBytes),
+    Text("GenerateRequest.request_id", 0.0, kMaxRequestIdBytes),
     Text("GenerateRequest.text", 1.0, &L::max_prompt_bytes, "--max-prompt-bytes"),
     Sub("GenerateRequest.token_ids"),
     Sub("GenerateRequest.chat"),
@@ -135,7 +134,7 @@ constexpr FieldRule kRules[] = {
     Number("GenerationParams.logprobs", 0.0, &L::max_logprobs, "--max-logprobs"),
     Number("GenerationParams.prompt_logprobs", 0.0, &L::max_logprobs, "--max-logprobs"),
 
-    Texts("AbortRequest.request_ids", kMaxIdBytes, 1024.0),
+    Texts("AbortRequest.request_ids", kMaxRequestIdBytes, 1024.0),
 
     Text("TokenizeRequest.model", 0.0, kMaxModelNameBytes),
     Text("TokenizeRequest.text", 0.0, &L::max_prompt_bytes, "--max-prompt-bytes"),

@@ -18,6 +18,7 @@ namespace quire {
 // it. What fields mean to each other is validation.h's.
 
 inline constexpr double kMaxModelNameBytes = 4096;
+inline constexpr double kMaxRequestIdBytes = 128;
 
 // An end of a range: a number, or a limit that the operator may set.
 class Bound {

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "server/errors.h"
+#include "server/field_rules.h"
+#include "server/violations.h"
 
 namespace quire {
 namespace {
@@ -17,25 +19,33 @@ int64_t DrawSeed() {
   return static_cast<int64_t>((uint64_t{device()} << 21) ^ device());
 }
 
+// Takes over what generation_config.json says, where a request may say it: its silence (NaN, -1) is
+// out of every range.
+template <typename T>
+void TakeIfRight(T value, void (v1::GenerationParams::*set)(T), v1::GenerationParams& params) {
+  v1::GenerationParams one;
+  (one.*set)(value);
+  Violations wrong;
+  CheckFields(one, "", ServerLimits(), /*vocab_size=*/0, wrong);
+  if (wrong.ok()) params.MergeFrom(one);
+}
+
 }  // namespace
 
 v1::GenerationParams DefaultParams(const ModelInfo& info) {
-  const auto known = [](float value, float low, float high, float otherwise) {
-    return value >= low && value <= high ? value : otherwise;  // NaN: otherwise
-  };
-  constexpr float kTiny = std::numeric_limits<float>::min();
-  v1::GenerationParams params;
-  params.set_temperature(known(info.default_temperature, 0, 100, 1));
-  params.set_top_k(std::max(info.default_top_k, 0));
-  params.set_top_p(known(info.default_top_p, kTiny, 1, 1));
-  params.set_min_p(known(info.default_min_p, 0, 1, 0));
+  using P = v1::GenerationParams;
+  P params;
+  params.set_temperature(1);
+  params.set_top_k(0);
+  params.set_top_p(1);
+  params.set_min_p(0);
   params.set_typical_p(1);
   params.set_top_n_sigma(0);
   params.set_xtc_probability(0);
   params.set_xtc_threshold(0.1f);
   params.set_presence_penalty(0);
   params.set_frequency_penalty(0);
-  params.set_repetition_penalty(known(info.default_repetition_penalty, kTiny, 10, 1));
+  params.set_repetition_penalty(1);
   params.set_ignore_eos(false);
   params.set_skip_special_tokens(true);
   params.set_include_stop_str_in_output(false);
@@ -43,6 +53,11 @@ v1::GenerationParams DefaultParams(const ModelInfo& info) {
   params.set_n(1);
   params.set_priority(0);
   params.set_max_queue_ms(0);
+  TakeIfRight(info.default_temperature, &P::set_temperature, params);
+  TakeIfRight(info.default_top_k, &P::set_top_k, params);
+  TakeIfRight(info.default_top_p, &P::set_top_p, params);
+  TakeIfRight(info.default_min_p, &P::set_min_p, params);
+  TakeIfRight(info.default_repetition_penalty, &P::set_repetition_penalty, params);
   return params;
 }
 

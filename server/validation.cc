@@ -17,8 +17,6 @@ namespace {
 
 using Params = v1::GenerationParams;
 
-constexpr size_t kMaxRequestIdBytes = 128;
-
 absl::Status CheckHasText(const ServingModel& model, absl::string_view what) {
   if (model.text != nullptr) return absl::OkStatus();
   return MakeError(absl::StatusCode::kFailedPrecondition, "TOKENIZER_MISSING",
@@ -157,7 +155,7 @@ absl::Status CheckModelName(absl::string_view name, const ServingModel& model) {
 }
 
 absl::Status CheckRequestId(absl::string_view id, absl::string_view where) {
-  bool fits = !id.empty() && id.size() <= kMaxRequestIdBytes;
+  bool fits = !id.empty() && static_cast<double>(id.size()) <= kMaxRequestIdBytes;
   for (char c : id) fits = fits && (absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-');
   if (fits) return absl::OkStatus();
   return InvalidField(where, absl::StrCat(id.size(), " bytes; must be 1 to ", kMaxRequestIdBytes,

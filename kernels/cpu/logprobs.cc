@@ -15,9 +15,10 @@ RowLogprobs LogprobsOf(const CpuOps& ops, const float* logits, int vocab_size, i
   WeightSums sums;
   if (num_found > 0) ops.sum_weights(logits, vocab_size, values[0], &sums);
   const double total = static_cast<double>(sums.total) * 0x1p-40;
+  const float log_total = sums.total == 0 ? std::numeric_limits<float>::quiet_NaN()
+                                          : reference::Log(static_cast<float>(total));
   const auto logprob_of = [&](float logit) {
-    if (sums.total == 0) return std::numeric_limits<float>::quiet_NaN();
-    return (logit - values[0]) - reference::Log(static_cast<float>(total));
+    return sums.total == 0 ? log_total : (logit - values[0]) - log_total;
   };
 
   RowLogprobs answer;

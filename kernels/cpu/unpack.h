@@ -53,11 +53,13 @@ inline void UnpackBf16Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   UnpackPlainRow<LoadBf16s>(row, cols, out);
 }
 
-QUIRE_INLINE F32x16 BroadcastF16(const uint8_t* p) {
+QUIRE_INLINE float ReadF16At(const uint8_t* p) {
   uint16_t half;
   __builtin_memcpy(&half, p, sizeof(half));
-  return Broadcast(FromF16(half));
+  return FromF16(half);
 }
+
+QUIRE_INLINE F32x16 BroadcastF16(const uint8_t* p) { return Broadcast(ReadF16At(p)); }
 
 // 32 nibbles at `quants`: out = rne_bf16(fma(q - zero_point, scale, min)).
 QUIRE_INLINE void UnpackNibbles(const uint8_t* quants, int zero_point, F32x16 scale, F32x16 min,
@@ -82,15 +84,19 @@ inline void UnpackQ41Row(const uint8_t* row, int64_t cols, uint16_t* out) {
   }
 }
 
+// 16 where `bits` has all bits of `mask`, else 0.
+QUIRE_INLINE I32x16 SixteenWhere(I32x16 bits, I32x16 mask) {
+  return Select(EqualInt(bits & mask, mask), BroadcastInt(16), BroadcastInt(0));
+}
+
 // The fifth bits of 32 numbers, as 0 or 16: bit i of the 32-bit word at `bits` is number i's.
 // `half` says which 16.
 QUIRE_INLINE I32x16 FifthBits(const uint8_t* bits, int half) {
   static const int32_t kBitOfLane[16] = {1 << 0,  1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
                                          1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
                                          1 << 12, 1 << 13, 1 << 14, 1 << 15};
-  const I32x16 lane = LoadInt(kBitOfLane);
   const int32_t word = bits[2 * half] | bits[2 * half + 1] << 8;
-  return Select(EqualInt(BroadcastInt(word) & lane, lane), BroadcastInt(16), BroadcastInt(0));
+  return SixteenWhere(BroadcastInt(word), LoadInt(kBitOfLane));
 }
 
 // As UnpackNibbles, with fifth bits at `bits`.

@@ -41,12 +41,6 @@ QUIRE_INLINE PartScale ScaleOfPart(float d, float dmin, const uint8_t* bytes, in
           Broadcast(-(dmin * static_cast<float>(six.min)))};
 }
 
-QUIRE_INLINE float ReadF16At(const uint8_t* p) {
-  uint16_t half;
-  __builtin_memcpy(&half, p, sizeof(half));
-  return FromF16(half);
-}
-
 QUIRE_INLINE void StorePart(I32x16 q, const PartScale& part, uint16_t* out) {
   StoreBf16(out, Fma(ToFloat(q), part.scale, part.min));
 }
@@ -68,12 +62,6 @@ inline void UnpackQ4KRow(const uint8_t* row, int64_t cols, uint16_t* out) {
   }
 }
 
-// 16 where `bits` has the bit of value `bit`, else 0.
-QUIRE_INLINE I32x16 SixteenWhere(I32x16 bits, int bit) {
-  const I32x16 mask = BroadcastInt(bit);
-  return Select(EqualInt(bits & mask, mask), BroadcastInt(16), BroadcastInt(0));
-}
-
 inline void UnpackQ5KRow(const uint8_t* row, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; i += kBlockOfK, row += 176, out += kBlockOfK) {
     const float d = ReadF16At(row);
@@ -85,9 +73,9 @@ inline void UnpackQ5KRow(const uint8_t* row, int64_t cols, uint16_t* out) {
       for (int half = 0; half < 32; half += 16) {
         const I32x16 bytes = LoadU8(quants + half);
         const I32x16 fifth = LoadU8(row + 16 + half);  // bit p of byte i: of element i of part p
-        StorePart((bytes & BroadcastInt(15)) | SixteenWhere(fifth, 1 << 2 * pair), low,
-                  out + 64 * pair + half);
-        StorePart(ShiftRight<4>(bytes) | SixteenWhere(fifth, 2 << 2 * pair), high,
+        StorePart((bytes & BroadcastInt(15)) | SixteenWhere(fifth, BroadcastInt(1 << 2 * pair)),
+                  low, out + 64 * pair + half);
+        StorePart(ShiftRight<4>(bytes) | SixteenWhere(fifth, BroadcastInt(2 << 2 * pair)), high,
                   out + 64 * pair + 32 + half);
       }
     }
