@@ -12,6 +12,8 @@ void* operator new(size_t bytes) {
   if (memory == nullptr) std::abort();
   return memory;
 }
+// As the default one does; AddressSanitizer's would not call the one above.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return operator new(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
