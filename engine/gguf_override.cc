@@ -1,9 +1,9 @@
 #include "engine/gguf_override.h"
 
 #include <cmath>
+#include <sys/stat.h>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -61,6 +61,18 @@ std::string ToText(const GgufOverride& override) {
     return absl::StrCat(override.key, "=bool:", *yes ? "true" : "false");
   }
   return absl::StrCat(override.key, "=str:", std::get<std::string>(value));
+}
+
+bool IsGgufFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+absl::Status CheckOverrides(const std::string& path, absl::Span<const GgufOverride> overrides) {
+  if (overrides.empty() || IsGgufFile(path)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": is no GGUF file, so that there is no metadata to put ",
+                   Quoted(ToText(overrides.front())), " into; change its config.json"));
 }
 
 }  // namespace quire

@@ -5,8 +5,10 @@
 #include <string>
 #include <variant>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace quire {
 
@@ -22,6 +24,11 @@ absl::StatusOr<GgufOverride> ParseGgufOverride(absl::string_view text);
 
 // "KEY=TYPE:VALUE" again.
 std::string ToText(const GgufOverride& override);
+
+// Whether a model's path is that of a GGUF file; else it is a folder.
+bool IsGgufFile(const std::string& path);
+// FAILED_PRECONDITION where there are overrides for what is no GGUF file.
+absl::Status CheckOverrides(const std::string& path, absl::Span<const GgufOverride> overrides);
 
 }  // namespace quire
 

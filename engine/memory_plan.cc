@@ -58,7 +58,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryDem
   mha.num_kv_heads = config.num_heads;
   const KvLayout layout = MakeKvLayout(model, demand.block_size);
   const KvCapacity capacity =
-      PlanKvCapacity(layout, /*bytes=*/0, demand.num_tokens, demand.num_seqs, demand.num_tokens);
+      PlanKvCapacity(layout, /*bytes=*/0, demand.num_tokens, demand.num_seqs, demand.max_chunk);
 
   MemoryPlan plan;
   plan.num_parameters = NumParameters(config);

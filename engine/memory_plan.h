@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "engine/engine_config.h"
 #include "engine/model_config.h"
 
 namespace quire {
@@ -15,6 +16,8 @@ struct MemoryDemand {
   int64_t num_seqs = 1;    // above 0
   int32_t block_size = 32;
   int32_t kv_elem_bytes = 2;
+  // Of a sequence in one step: what layers with a window hold beside it.
+  int64_t max_chunk = EngineConfig().max_num_batched_tokens;
 };
 
 // The memory that a model takes, exact, from its configuration alone.

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -73,18 +72,13 @@ absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(
     const std::string& path, absl::Span<const GgufOverride> overrides) {
   std::unique_ptr<ModelFiles> files(new ModelFiles(path));
   files->overrides_.assign(overrides.begin(), overrides.end());
+  if (absl::Status status = CheckOverrides(path, overrides); !status.ok()) return status;
   absl::StatusOr<ModelConfig> config;
-  struct stat info;
-  const bool is_gguf = stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-  if (is_gguf) {
+  if (IsGgufFile(path)) {
     absl::StatusOr<std::unique_ptr<GgufShards>> gguf = GgufShards::Open(path, overrides);
     if (!gguf.ok()) return gguf.status();
     files->gguf_ = *std::move(gguf);
     config = ModelConfigOfGguf(*files->gguf_);
-  } else if (!overrides.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": is no GGUF file, so that there is no metadata to put ",
-                     Quoted(ToText(overrides.front())), " into; change its config.json"));
   } else {
     files->directory_ = path;
     config = ReadModelConfig(path);
@@ -93,7 +87,7 @@ absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(
   files->config_ = *std::move(config);
   files->eos_token_ids_ = files->config_.eos_token_ids;
   absl::Status status;
-  if (!is_gguf) status = files->OpenDirectory();
+  if (files->gguf_ == nullptr) status = files->OpenDirectory();
   if (status.ok()) status = files->IndexTensors();
   if (status.ok()) status = files->FindScales();
   if (!status.ok()) return status;

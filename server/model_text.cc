@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "engine/gguf.h"
@@ -14,7 +13,8 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& model_path,
                                                          absl::Span<const GgufOverride> overrides) {
-  if (!absl::EndsWithIgnoreCase(model_path, ".gguf")) return Tokenizer::Open(model_path);
+  if (absl::Status status = CheckOverrides(model_path, overrides); !status.ok()) return status;
+  if (!IsGgufFile(model_path)) return Tokenizer::Open(model_path);
   const absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(model_path, overrides);
   if (!file.ok()) return file.status();
   if (!(*file)->Has("tokenizer.ggml.tokens")) {

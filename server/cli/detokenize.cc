@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/cli/command.h"
+#include "server/cli/engine_flags.h"
 #include "server/cli/json_fields.h"
 #include "server/cli/json_lines.h"
 #include "server/model_text.h"
@@ -15,6 +16,7 @@ namespace {
 struct Options {
   std::string model;
   std::string file;
+  std::vector<GgufOverride> overrides;
 };
 
 // One piece per id; what is left at the end is one more where it is not empty.
@@ -44,7 +46,7 @@ Json DetokenizeLine(const Tokenizer& tokenizer, const Json& line) {
 }
 
 ExitCode Detokenize(const Options& options) {
-  auto text = ModelText::Open(options.model);
+  auto text = ModelText::Open(options.model, options.overrides);
   if (!text.ok()) return FailToLoad(text.status());
   const Tokenizer& tokenizer = (*text)->tokenizer();
   return AnswerLinesOf(options.file, /*concurrency=*/1,
@@ -58,17 +60,18 @@ Command DetokenizeCommand() {
   Flag model =
       MakeFlag("--model", "PATH", "Folder with tokenizer.json, or a .gguf file", &options->model);
   model.required = true;
-  return {.name = "detokenize",
-          .summary = "Token ids to text, JSON Lines in and out",
-          .examples = R"(A line: {"ids": [9906, 1917], "skip_special_tokens": true}
+  return {
+      .name = "detokenize",
+      .summary = "Token ids to text, JSON Lines in and out",
+      .examples = R"(A line: {"ids": [9906, 1917], "skip_special_tokens": true}
 Its result: {"text": "...", "pieces": [...]}: what a stream shows after each id, and, where
 something is left, at the end. A line that fails gives {"error": {...}} and the rest go on.
 
 Examples:
   echo '{"ids": [1, 2, 3]}' | quire detokenize --model models/my-model)",
-          .flags = {model,
-                    MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file)},
-          .run = [options] { return Detokenize(*options); }};
+      .flags = {model, MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file),
+                OverrideFlag(&options->overrides)},
+      .run = [options] { return Detokenize(*options); }};
 }
 
 }  // namespace quire::cli

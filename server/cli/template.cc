@@ -4,6 +4,7 @@
 #include <string>
 
 #include "server/cli/command.h"
+#include "server/cli/engine_flags.h"
 #include "server/cli/json_fields.h"
 #include "server/cli/json_lines.h"
 #include "server/cli/read_text.h"
@@ -17,6 +18,7 @@ struct Options {
   std::string template_file;
   std::string special_tokens_file;
   std::string file;
+  std::vector<GgufOverride> overrides;
 };
 
 Json TemplateLine(const ChatTemplate& chat_template, const Json& line) {
@@ -70,7 +72,7 @@ ExitCode Template(const Options& options) {
     if (!chat_template.ok()) return FailToLoad(chat_template.status());
     return AnswerWith(**chat_template, options);
   }
-  auto text = ModelText::Open(options.model);
+  auto text = ModelText::Open(options.model, options.overrides);
   if (!text.ok()) return FailToLoad(text.status());
   if ((*text)->chat_template() != nullptr) return AnswerWith(*(*text)->chat_template(), options);
   return Fail(ExitCode::kModelFiles,
@@ -100,7 +102,8 @@ Examples:
                 MakeFlag("--special-tokens", "FILE",
                          "JSON object with bos_token, eos_token, ... for --template",
                          &options->special_tokens_file),
-                MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file)},
+                MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file),
+                OverrideFlag(&options->overrides)},
       .run = [options] { return Template(*options); }};
 }
 

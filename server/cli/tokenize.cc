@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/cli/command.h"
+#include "server/cli/engine_flags.h"
 #include "server/cli/json_fields.h"
 #include "server/cli/json_lines.h"
 #include "server/model_text.h"
@@ -15,6 +16,7 @@ namespace {
 struct Options {
   std::string model;
   std::string file;
+  std::vector<GgufOverride> overrides;
 };
 
 Json TokenizeLine(const Tokenizer& tokenizer, const Json& line) {
@@ -32,7 +34,7 @@ Json TokenizeLine(const Tokenizer& tokenizer, const Json& line) {
 }
 
 ExitCode Tokenize(const Options& options) {
-  auto text = ModelText::Open(options.model);
+  auto text = ModelText::Open(options.model, options.overrides);
   if (!text.ok()) return FailToLoad(text.status());
   const Tokenizer& tokenizer = (*text)->tokenizer();
   return AnswerLinesOf(options.file, /*concurrency=*/1,
@@ -46,17 +48,18 @@ Command TokenizeCommand() {
   Flag model =
       MakeFlag("--model", "PATH", "Folder with tokenizer.json, or a .gguf file", &options->model);
   model.required = true;
-  return {.name = "tokenize",
-          .summary = "Text to token ids, JSON Lines in and out",
-          .examples = R"(A line: {"text": "Hello", "add_special": true, "parse_special": true}
+  return {
+      .name = "tokenize",
+      .summary = "Text to token ids, JSON Lines in and out",
+      .examples = R"(A line: {"text": "Hello", "add_special": true, "parse_special": true}
 Its result: {"ids": [...]}, or {"error": {...}} while the rest go on.
 
 Examples:
   echo '{"text": "Hello"}' | quire tokenize --model models/my-model
   quire tokenize --model model.gguf --file texts.jsonl > ids.jsonl)",
-          .flags = {model,
-                    MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file)},
-          .run = [options] { return Tokenize(*options); }};
+      .flags = {model, MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file),
+                OverrideFlag(&options->overrides)},
+      .run = [options] { return Tokenize(*options); }};
 }
 
 }  // namespace quire::cli

@@ -92,7 +92,7 @@ TEST(KvPlanTest, TheMemoryPlanHasTheBlocksThatTheEngineWillTake) {
   ModelConfig model = SmallModel();
   model.num_heads = 9;
   model.layer_windows.assign(30, 0);
-  for (int layer = 22; layer < 30; ++layer) model.layer_windows[layer] = 4096;
+  for (int layer = 15; layer < 30; ++layer) model.layer_windows[layer] = 4096;
   EngineConfig config = Config();
   for (const int32_t num_tokens : {2048, 8192}) {
     config.max_model_len = num_tokens;
@@ -102,6 +102,9 @@ TEST(KvPlanTest, TheMemoryPlanHasTheBlocksThatTheEngineWillTake) {
     ASSERT_TRUE(planned.ok()) << planned.status();
     EXPECT_EQ(planned->block_bytes, taken->layout.block_bytes) << num_tokens;
   }
+  // Half of the layers see all 8192 tokens, 256 blocks; the others the 4095 before a step's first
+  // row and its 512 rows, which touch 145.
+  EXPECT_EQ(PlanMemory(model, {.num_tokens = 8192, .block_size = 32})->blocks_per_seq, 256 + 145);
   // None outgrows its window: one group of all layers.
   EXPECT_EQ(PlanMemory(model, {.num_tokens = 2048, .block_size = 32})->block_bytes, 23040 * 32);
 }

@@ -74,6 +74,10 @@ TEST(ModelConfigTest, GgufHasOtherFamiliesToo) {
   EXPECT_THAT(Read(PlainGgufOf("smollm3", 8)), HasSubstr(" tied no_rope=3, 7 rope"));
   EXPECT_THAT(Read(PlainGgufOf("llama", 3).U32("llama.attention.sliding_window", 64)),
               HasSubstr(" window=64 in all layers rope"));
+  EXPECT_THAT(Read(PlainGgufOf("llama", 3)
+                       .Entry("llama.attention.sliding_window", GgufBytes::kI32,
+                              GgufBytes::Raw(int32_t{-1}))),
+              HasSubstr("attention.sliding_window' is -1; expected 0 to"));
   EXPECT_EQ(Read(PlainGgufOf("llama", 3)
                      .U32("llama.attention.sliding_window", 64)
                      .U32("llama.attention.sliding_window_pattern", 2)),

@@ -96,9 +96,9 @@ void Receive(absl::string_view input) {
   input.remove_prefix(1);
   const ServerLimits limits;
   const absl::Status wire = CheckWire(*v1::GenerateRequest::descriptor(), input, limits);
+  if (!wire.ok()) return CheckRefusal(wire);
   v1::GenerateRequest request;
   const bool parsed = request.ParseFromArray(input.data(), static_cast<int>(input.size()));
-  if (!wire.ok()) return CheckRefusal(wire);
   QUIRE_CHECK(parsed, "passes the wire check, but is no message");
   const absl::Status status = CheckGenerate(request, model, limits);
   if (!status.ok()) return CheckRefusal(status);

@@ -77,6 +77,32 @@ class Tokenizers(unittest.TestCase):
                         self.assertEqual(result["pieces"], case["pieces"] + flush)
 
 
+class Overrides(unittest.TestCase):
+    """--override-kv puts values into a GGUF file's metadata for the commands about text too."""
+
+    def test_the_tokenizer_is_as_the_overrides_say(self):
+        line = [{"text": "Hi", "add_special": True}]
+        plain = cli.run_lines("tokenize", "--model", cli.BYTE_MODEL, lines=line)
+        with_bos = cli.run_lines("tokenize", "--model", cli.BYTE_MODEL, "--override-kv",
+                                 "tokenizer.ggml.add_bos_token=bool:true", "--override-kv",
+                                 "tokenizer.ggml.bos_token_id=int:5", lines=line)
+        self.assertEqual(with_bos, [{"ids": [5] + plain[0]["ids"]}])
+
+    def test_the_template_is_what_an_override_says(self):
+        result = cli.run_lines(
+            "template", "--model", cli.BYTE_MODEL, "--override-kv",
+            "tokenizer.chat_template=str:<{{ messages[0].content }}>",
+            lines=[{"messages": [{"role": "user", "content": "Hi"}]}])
+        self.assertEqual(result, [{"text": "<Hi>"}])
+
+    def test_folders_have_none(self):
+        folder = os.path.join(cli.DATA, "tokenizers", "own_bpe_llama3")
+        for command in ("tokenize", "detokenize", "template"):
+            result = cli.run(command, "--model", folder, "--override-kv", "a.b=int:1")
+            self.assertEqual(result.code, cli.USAGE, command + result.err)
+            self.assertIn("no GGUF file", result.err)
+
+
 class Templates(unittest.TestCase):
     def test_rendering_is_equal(self):
         folders = cli.golden_folders("templates", "cases.jsonl")
