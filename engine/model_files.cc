@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -128,8 +129,9 @@ absl::Status ModelFiles::OpenShards(const std::string& index_path) {
   std::set<std::string> file_names;
   for (const auto& [tensor, file] : map->items()) {
     const std::string* name = file.get_ptr<const std::string*>();
+    // Errors name the file, and are lines of text.
     if (name == nullptr || name->empty() || absl::StrContains(*name, '/') ||
-        absl::StrContains(*name, '\0')) {
+        std::any_of(name->begin(), name->end(), absl::ascii_iscntrl)) {
       return bad(absl::StrCat("tensor ", Quoted(tensor), " is in ",
                               name ? Quoted(*name) : "something that is not a string",
                               "; expected the name of a file in the same directory"));

@@ -144,6 +144,10 @@ TEST(ModelFilesTest, AnIndexThatLiesIsRefused) {
   EXPECT_EQ(with_map(changed),
             "model.safetensors.index.json: tensor 'model.norm.weight' is in "
             "'../model.safetensors'; expected the name of a file in the same directory");
+  changed["model.norm.weight"] = "a\x7fz.safetensors";
+  EXPECT_EQ(with_map(changed),
+            "model.safetensors.index.json: tensor 'model.norm.weight' is in "
+            "'a\\x7fz.safetensors'; expected the name of a file in the same directory");
   changed["model.norm.weight"] = 7;
   EXPECT_THAT(with_map(changed), HasSubstr("is in something that is not a string"));
   changed["model.norm.weight"] = "gone.safetensors";
