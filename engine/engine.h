@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 
 #include "engine/engine_config.h"
+#include "engine/step_times.h"
 #include "engine/token_listener.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
@@ -81,6 +82,7 @@ class Engine {
   // The engine's clock, for deadlines in requests.
   virtual TimeUs Now() const = 0;
   virtual SchedulerStats Stats() const = 0;
+  virtual StepTimes Times() const = 0;
   // When the engine thread last finished a turn of its loop (it turns at least once a second).
   virtual TimeUs Heartbeat() const = 0;
 };

@@ -1,5 +1,6 @@
 #include "engine/engine_loop.h"
 
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -67,6 +68,11 @@ SchedulerStats EngineLoop::Stats() const {
   return stats_;
 }
 
+StepTimes EngineLoop::Times() const {
+  absl::MutexLock lock(&stats_mutex_);
+  return times_;
+}
+
 void EngineLoop::Loop() {
   while (TakeInbox(idle_ ? kIdleWait : absl::ZeroDuration())) Step();
   for (const auto& [id, live] : live_) scheduler_.End(id, EndReason::kDraining);
@@ -76,20 +82,33 @@ void EngineLoop::Loop() {
 // Hops 4 to 12 of a token's way. Statistics are published before anybody hears of the step, so that
 // whoever was told of an end finds it counted.
 void EngineLoop::Step() {
+  std::array<TimeUs, kNumStepPhases> took_us = {};
+  TimeUs since = Now();
+  const auto took = [&](StepPhase phase) {
+    const TimeUs now = Now();
+    took_us[static_cast<size_t>(phase)] = now - since;
+    since = now;
+  };
   scheduler_.SetTouchedBlocks(kv_storage_->touched_blocks());
-  const StepPlan plan = scheduler_.Plan(Now());
+  const StepPlan plan = scheduler_.Plan(since);
   if (!plan.ended.empty()) PublishStats();
   TellEnded(plan.ended);  // before the step: whoever cancelled does not wait for it
   idle_ = plan.num_tokens == 0;
+  took(StepPhase::kPlan);
   if (!idle_) {
     const absl::StatusOr<StepResult> result = Run(plan);
+    took(StepPhase::kRun);
     const CommitResult commit =
         result.ok() ? scheduler_.Commit(plan.step_id, ResultsOf(plan, *result), Now())
                     : scheduler_.CommitFailed(plan.step_id, Now());
+    took(StepPhase::kCommit);
     PublishStats();
     if (result.ok()) TellPromptRows(plan, *result);
     TellTokens(plan, result.ok() ? &*result : nullptr, commit);
     TellEnded(commit.ended);
+    took(StepPhase::kTell);
+    absl::MutexLock lock(&stats_mutex_);
+    times_.Add(took_us, since);
   }
   heartbeat_.store(Now(), std::memory_order_relaxed);
 }

@@ -50,6 +50,7 @@ class EngineLoop : public Engine {
   void EndQueued() override;
   TimeUs Now() const override { return MonotonicNow(); }
   SchedulerStats Stats() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
+  StepTimes Times() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
   TimeUs Heartbeat() const override { return heartbeat_.load(std::memory_order_relaxed); }
 
  private:
@@ -89,6 +90,7 @@ class EngineLoop : public Engine {
   std::atomic<TimeUs> heartbeat_;
   mutable absl::Mutex stats_mutex_;
   SchedulerStats stats_ ABSL_GUARDED_BY(stats_mutex_);
+  StepTimes times_ ABSL_GUARDED_BY(stats_mutex_);
 
   // Engine thread.
   Scheduler scheduler_;

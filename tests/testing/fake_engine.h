@@ -75,6 +75,7 @@ class FakeEngine final : public Engine {
   void EndQueued() override;
   TimeUs Now() const override;
   SchedulerStats Stats() const override { return {}; }
+  StepTimes Times() const override { return {}; }
   TimeUs Heartbeat() const override;
 
  private:
