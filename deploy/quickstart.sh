@@ -73,7 +73,7 @@ model=$(deploy/fetch_model.sh)
 
 phase "server: load the model, open the port" "2 s"
 log=build/logs/server.log
-flags=(--listen 127.0.0.1:0 --drain-delay 0)
+flags=(--listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 --drain-delay 0)
 if [ "$keep" = yes ]; then
   # Not a child of this terminal's session, so that its end does not end the server.
   setsid "$quire" serve "$model" "${flags[@]}" >"$log" 2>&1 </dev/null &

@@ -35,6 +35,10 @@ bool Choice::is_failed() const {
   return end_ && deltas_.stop_string() == nullptr && !StatusOfEnd(*end_).ok();
 }
 
+v1::FinishReason Choice::finish_reason() const {
+  return is_stopped() ? v1::FINISH_REASON_STOP : FinishReasonOf(end_->reason);
+}
+
 bool Choice::Next(v1::GenerateResponse* response) {
   if (is_told_) return false;
   const bool is_over = end_ || deltas_.stop_string() != nullptr;
@@ -61,12 +65,11 @@ void Choice::FillFinished(v1::ChoiceFinished* finished) const {
   finished->set_index(index_);
   finished->set_completion_tokens(static_cast<uint32_t>(deltas_.num_tokens()));
   if (wants_logprobs_) finished->set_cumulative_logprob(deltas_.cumulative_logprob());
+  finished->set_finish_reason(finish_reason());
   if (const std::string* stop = deltas_.stop_string()) {
-    finished->set_finish_reason(v1::FINISH_REASON_STOP);
     finished->set_string(*stop);
     return;
   }
-  finished->set_finish_reason(FinishReasonOf(end_->reason));
   if (end_->reason == EndReason::kStop && end_->stop_token_id >= 0) {
     finished->set_token_id(static_cast<uint32_t>(end_->stop_token_id));
   }

@@ -34,6 +34,10 @@ class Choice {
   // It ended in a way that fails the whole generation.
   bool is_failed() const;
   const std::optional<EndedSequence>& end() const { return end_; }
+  // By a stop string: no further token counts.
+  bool is_stopped() const { return deltas_.stop_string() != nullptr; }
+  // REQUIRES: it has ended, by the engine's word or a stop string.
+  v1::FinishReason finish_reason() const;
   int32_t num_tokens() const { return deltas_.num_tokens(); }
 
  private:

@@ -15,10 +15,11 @@ double Ms(TimeUs from, TimeUs to) { return static_cast<double>(to - from) / 1000
 
 }  // namespace
 
-Generation::Generation(std::string request_id, v1::GenerateRequest request, CallTicket ticket,
-                       TimeUs deadline, const ServingModel& model, const ServerLimits& limits,
-                       GenerationHost& host, GenerationWriter* writer)
+Generation::Generation(std::string request_id, CallOrigin origin, v1::GenerateRequest request,
+                       CallTicket ticket, TimeUs deadline, const ServingModel& model,
+                       const ServerLimits& limits, GenerationHost& host, GenerationWriter* writer)
     : request_id_(std::move(request_id)),
+      origin_(std::move(origin)),
       request_(std::move(request)),
       ticket_(std::move(ticket)),
       deadline_(deadline),
@@ -37,7 +38,7 @@ bool Generation::IsWanted() {
   if (finished_) return false;
   if (!end_wanted_) return true;
   const absl::Status status = StatusOfEnd({.reason = *end_wanted_});
-  if (!status.ok()) FinishLocked(status);
+  if (!status.ok()) FinishLocked(status, 0);
   return status.ok();  // an abort goes on: its usage is promised
 }
 
@@ -67,9 +68,10 @@ void Generation::Prepare() {
     std::lock_guard<std::mutex> lock(mu_);
     if (finished_) return;
     if (!status.ok()) {
-      FinishLocked(status);
+      FinishLocked(status, 0);
       return;
     }
+    num_ends_due_ = request->num_choices;
   }
   request->deadline = deadline_;
   SetTimes(params_, arrived_at_, *request);
@@ -83,7 +85,12 @@ void Generation::Prepare() {
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (!id.ok()) {
-      if (!finished_) FinishLocked(std::move(status));
+      num_ends_due_ = 0;
+      if (finished_) {
+        RecordIfOverLocked();
+      } else {
+        FinishLocked(std::move(status), 0);
+      }
       return;
     }
     sequence_id_ = *id;
@@ -101,6 +108,7 @@ void Generation::SetUp(std::shared_ptr<const Request> request) {
   for (int32_t i = 0; i < engine_request_->num_choices; ++i) {
     choices_.emplace_back(static_cast<uint32_t>(i), *text_rules_, stream_);
   }
+  last_token_at_.resize(choices_.size());
   prompt_.emplace(engine_request_->prompt_token_ids, request_.return_prompt_token_ids(),
                   engine_request_->num_prompt_logprobs >= 0, text_rules_->tokenizer);
 }
@@ -111,6 +119,7 @@ void Generation::OnAccepted(int queue_position, int cached_tokens) {
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
     inbox_.accepted = true;
+    engine_ends_.is_accepted = true;
     inbox_.queue_position = queue_position;
     inbox_.cached_tokens = cached_tokens;
   }
@@ -121,6 +130,7 @@ void Generation::OnRefused(const absl::Status& status) {
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
     inbox_.refused = status;
+    engine_ends_.is_refused = true;
   }
   Wake();
 }
@@ -137,9 +147,11 @@ void Generation::OnPromptLogprobs(int position, const RowLogprobs& logprobs) {
 
 void Generation::OnToken(const NewToken& token, const TokenScores& scores) {
   {
+    const TimeUs now = engine_.Now();
     std::lock_guard<std::mutex> lock(inbox_mu_);
-    if (inbox_.first_token_at == 0) inbox_.first_token_at = engine_.Now();
+    if (inbox_.first_token_at == 0) inbox_.first_token_at = now;
     inbox_.tokens.push_back(token);
+    inbox_.token_times.push_back(now);
     if (scores.logprobs != nullptr) inbox_.scores.Append(*scores.logprobs);
   }
   num_tokens_.fetch_add(1);
@@ -150,6 +162,9 @@ void Generation::OnEnd(const EndedSequence& end) {
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
     inbox_.ends.push_back(end);
+    ++engine_ends_.num_ended;
+    engine_ends_.num_preemptions += end.num_preemptions;
+    if (end.choice == 0) engine_ends_.first = end;
   }
   Wake();
 }
@@ -164,6 +179,7 @@ void Generation::Pump() {
   wake_pending_.store(false);
   {
     std::lock_guard<std::mutex> lock(mu_);
+    RecordIfOverLocked();
     if (finished_ || writing_) return;
     if (building_) {
       build_again_ = true;
@@ -175,6 +191,7 @@ void Generation::Pump() {
     response_.Clear();
     const Step step = NextStep();
     std::lock_guard<std::mutex> lock(mu_);
+    if (!finished_) CountLocked(num_completion_tokens());
     if (step == Step::kNothing && build_again_ && !finished_) {
       build_again_ = false;
       continue;
@@ -189,12 +206,13 @@ void Generation::Pump() {
         writer_->Write(response_);
         return;
       case Step::kWriteLast:
-        finished_ = true;
-        host_.OnFinished(*this, absl::OkStatus());
+        SettleLocked({.finish_reason = choices_[0].finish_reason(),
+                      .completion_tokens = counted_tokens_,
+                      .at = told_end_at_});
         writer_->WriteLast(response_);
         return;
       default:
-        FinishLocked(final_status_);
+        FinishLocked(final_status_, counted_tokens_);
         return;
     }
   }
@@ -203,12 +221,14 @@ void Generation::Pump() {
 void Generation::TakeInbox() {
   seen_.prompt_scores.Clear();
   seen_.tokens.clear();
+  seen_.token_times.clear();
   seen_.scores.Clear();
   seen_.ends.clear();
   std::lock_guard<std::mutex> lock(inbox_mu_);
   // The two take turns: no allocation once they are large.
   std::swap(seen_.prompt_scores, inbox_.prompt_scores);
   std::swap(seen_.tokens, inbox_.tokens);
+  std::swap(seen_.token_times, inbox_.token_times);
   std::swap(seen_.scores, inbox_.scores);
   std::swap(seen_.ends, inbox_.ends);
   seen_.accepted = inbox_.accepted;
@@ -223,8 +243,9 @@ void Generation::GiveToChoices() {
   const bool has_scores = !seen_.scores.empty();
   for (size_t i = 0; i < seen_.tokens.size(); ++i) {
     const NewToken& token = seen_.tokens[i];
-    const bool is_stopped =
-        choices_[token.choice].Add(token.token_id, has_scores ? &seen_.scores : nullptr, i);
+    Choice& choice = choices_[token.choice];
+    if (!choice.is_stopped()) CountGap(token.choice, seen_.token_times[i]);
+    const bool is_stopped = choice.Add(token.token_id, has_scores ? &seen_.scores : nullptr, i);
     if (is_stopped) engine_.End(token.id, EndReason::kStop);
   }
   for (const EndedSequence& end : seen_.ends) {
@@ -289,13 +310,14 @@ void Generation::FillAccepted(v1::Accepted* accepted) const {
   accepted->set_queue_position(static_cast<uint32_t>(seen_.queue_position));
 }
 
-void Generation::FillFinished(v1::Finished* finished) const {
+void Generation::FillFinished(v1::Finished* finished) {
   const EndedSequence& end = *choices_[0].end();
   finished->mutable_usage()->set_prompt_tokens(static_cast<uint32_t>(end.prompt_tokens));
   finished->mutable_usage()->set_cached_tokens(static_cast<uint32_t>(end.cached_tokens));
   finished->mutable_usage()->set_completion_tokens(static_cast<uint32_t>(num_completion_tokens()));
   v1::Timings* timings = finished->mutable_timings();
   const TimeUs now = engine_.Now();
+  told_end_at_ = now;
   timings->set_queued_ms(
       Ms(arrived_at_, end.first_scheduled_at == kNever ? now : end.first_scheduled_at));
   if (seen_.first_token_at != 0) timings->set_ttft_ms(Ms(arrived_at_, seen_.first_token_at));
@@ -304,23 +326,15 @@ void Generation::FillFinished(v1::Finished* finished) const {
 
 // ---- Ends ----
 
-void Generation::FinishLocked(absl::Status status) {
-  finished_ = true;
-  waiting_since_ = engine_.Now();
-  AddMetadata(status, "request_id", request_id_);
-  host_.OnFinished(*this, status);
-  writer_->Finish(status);
-}
-
 void Generation::FinishNow(EndReason reason) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (finished_) return;
     absl::Status status = StatusOfEnd({.reason = reason});
-    const int32_t num_tokens = num_tokens_.load();
+    const int64_t num_tokens = std::max<int64_t>(num_tokens_.load(), counted_tokens_);
     AddMetadata(status, "stage", num_tokens > 0 ? "running" : "queued");
     AddMetadata(status, "completion_tokens", absl::StrCat(num_tokens));
-    FinishLocked(status);
+    FinishLocked(status, num_tokens);
   }
   End(reason);
 }

@@ -16,6 +16,7 @@
 #include "quire/v1/generation.pb.h"
 #include "server/choice.h"
 #include "server/prompt_events.h"
+#include "server/request_record.h"
 #include "server/server_config.h"
 #include "server/serving_model.h"
 
@@ -40,6 +41,7 @@ class GenerationWriter {
 using CallTicket = std::shared_ptr<void>;
 
 class Generation;
+class Metrics;
 
 // Who keeps all generations (ServerCore). Outlives them.
 class GenerationHost {
@@ -49,6 +51,10 @@ class GenerationHost {
   virtual void PumpSoon(std::shared_ptr<Generation> generation) = 0;
   // The status is settled; the id may be used again. Must not call the generation.
   virtual void OnFinished(const Generation& generation, const absl::Status& status) = 0;
+  // What became of it, once: when the engine has told its end too, and before a client hears of an
+  // end with OK. Must not call the generation.
+  virtual void OnRecord(const RequestRecord& record) = 0;
+  virtual Metrics& metrics() = 0;
   virtual bool refuses_new() const = 0;
 };
 
@@ -65,9 +71,9 @@ class GenerationHost {
 class Generation final : public TokenListener, public std::enable_shared_from_this<Generation> {
  public:
   // `request` is checked (CheckGenerate). `deadline`: of the call, on the engine's clock.
-  Generation(std::string request_id, v1::GenerateRequest request, CallTicket ticket,
-             TimeUs deadline, const ServingModel& model, const ServerLimits& limits,
-             GenerationHost& host, GenerationWriter* writer);
+  Generation(std::string request_id, CallOrigin origin, v1::GenerateRequest request,
+             CallTicket ticket, TimeUs deadline, const ServingModel& model,
+             const ServerLimits& limits, GenerationHost& host, GenerationWriter* writer);
 
   // Tokenises the prompt and submits it, unless it has ended. Call once.
   void Prepare();
@@ -102,9 +108,25 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
     absl::Status refused;
     LogprobList prompt_scores;
     std::vector<NewToken> tokens;
-    LogprobList scores;  // of tokens, where they are wanted
+    std::vector<TimeUs> token_times;  // of tokens
+    LogprobList scores;               // of tokens, where they are wanted
     TimeUs first_token_at = 0;
     std::vector<EndedSequence> ends;
+  };
+  // What of the engine's words is for the record.
+  struct EngineEnds {
+    bool is_accepted = false;
+    bool is_refused = false;
+    int32_t num_ended = 0;
+    EndedSequence first;  // of choice 0
+    int64_t num_preemptions = 0;
+  };
+  // How it ended for the client.
+  struct Settled {
+    absl::Status status = absl::OkStatus();
+    v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;  // where it is OK
+    int64_t completion_tokens = 0;
+    TimeUs at = 0;
   };
   enum class Step { kNothing, kWrite, kWriteLast, kFinish };
 
@@ -122,15 +144,22 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   void Fail(const EndedSequence& end);
   Step NextStep();
   int64_t num_completion_tokens() const;
+  // A token of this choice was told at this time.
+  void CountGap(uint32_t choice, TimeUs at);
+  // Adds to metrics what the choices have got since the last time.
+  void CountLocked(int64_t num_completion_tokens);
   void FillAccepted(v1::Accepted* accepted) const;
-  void FillFinished(v1::Finished* finished) const;
+  void FillFinished(v1::Finished* finished);
   // REQUIRES: mu_ is held, finished_ is false.
-  void FinishLocked(absl::Status status);
+  void FinishLocked(absl::Status status, int64_t completion_tokens);
+  void SettleLocked(Settled settled);
+  void RecordIfOverLocked();
   void FinishNow(EndReason reason);
   void EndAll(SequenceId first_id, EndReason reason);
 
   // Constant after construction.
   const std::string request_id_;
+  const CallOrigin origin_;
   const v1::GenerateRequest request_;
   const CallTicket ticket_;  // pays for request_
   const TimeUs deadline_;
@@ -150,6 +179,7 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
 
   std::mutex inbox_mu_;
   Inbox inbox_;                             // guarded by inbox_mu_
+  EngineEnds engine_ends_;                  // likewise
   std::atomic<bool> wake_pending_ = false;  // PumpSoon was called, Pump has not begun
   std::atomic<int32_t> num_tokens_ = 0;     // that the engine has told
 
@@ -160,7 +190,9 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   v1::GenerateResponse response_;
   absl::Status final_status_;
   bool accepted_told_ = false;
-  size_t next_choice_ = 0;  // they take turns
+  size_t next_choice_ = 0;             // they take turns
+  std::vector<TimeUs> last_token_at_;  // [num_choices], 0: it has none
+  TimeUs told_end_at_ = 0;             // the time that Finished tells
 
   std::mutex mu_;
   GenerationWriter* writer_;               // guarded by mu_, as all below
@@ -170,7 +202,11 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   bool build_again_ = false;               // another thread wanted to meanwhile
   bool writing_ = false;
   bool finished_ = false;
-  TimeUs waiting_since_ = 0;  // for the write in flight, or for the transport to close
+  int32_t num_ends_due_ = 0;        // that the engine will tell, unless it refuses
+  std::optional<Settled> settled_;  // set with finished_, until it is recorded
+  int64_t counted_tokens_ = 0;      // that metrics know of
+  bool prompt_is_counted_ = false;  // likewise
+  TimeUs waiting_since_ = 0;        // for the write in flight, or for the transport to close
 };
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 // GenerationService over gRPC's callback API: one reactor per stream. What a stream does is decided
 // in generation.h; here it meets the transport.
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "quire/v1/generation.grpc.pb.h"
 #include "server/call_deadline.h"
+#include "server/call_origin.h"
 #include "server/errors.h"
 #include "server/grpc_endpoint.h"
 #include "server/unary_call.h"
@@ -27,8 +29,11 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
  public:
   GenerateReactor(ServerCore& core, CallbackServerContext* context, const ByteBuffer& bytes)
       : core_(core), context_(context) {
+    const auto arrived_at = std::chrono::steady_clock::now();
     const absl::Status status = Begin(bytes);
-    if (!status.ok()) Finish(status);
+    if (status.ok()) return;
+    core.OnCallEnded("Generate", OriginOf(*context), status, arrived_at);
+    Finish(status);
   }
 
   // GenerationWriter.
@@ -74,8 +79,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     if (!status.ok()) return status;
     const TimeUs deadline = EngineDeadline(context_->raw_deadline(), (*model)->engine->Now());
     const bool is_tokenized = request.has_token_ids() && request.params().bad_words().empty();
-    auto generation =
-        core_.AddGeneration(*id, std::move(request), *std::move(ticket), deadline, **model, this);
+    auto generation = core_.AddGeneration(*id, OriginOf(*context_), std::move(request),
+                                          *std::move(ticket), deadline, **model, this);
     if (!generation.ok()) return generation.status();
     generation_.store(generation->get());
     if (is_tokenized) {
@@ -125,11 +130,11 @@ class GenerationServiceHandler final : public RawGeneration {
     return new GenerateReactor(core_, context, *in);
   }
 
-  grpc::ServerUnaryReactor* Abort(CallbackServerContext* /*context*/, const ByteBuffer* in,
+  grpc::ServerUnaryReactor* Abort(CallbackServerContext* context, const ByteBuffer* in,
                                   ByteBuffer* out) override {
-    return AnswerNow<v1::AbortRequest>(core_, in, out, [this](const v1::AbortRequest& request) {
-      return quire::Abort(request, core_);
-    });
+    return AnswerNow<v1::AbortRequest>(
+        {core_, *context, "Abort"}, in, out,
+        [this](const v1::AbortRequest& request) { return quire::Abort(request, core_); });
   }
 
  private:

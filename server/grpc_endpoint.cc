@@ -3,19 +3,20 @@
 #include <chrono>
 #include <cstdint>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "spdlog/spdlog.h"
 #include <grpc/compression.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include "server/listen_address.h"
 #include "server/server_core.h"
 
 namespace quire {
@@ -54,28 +55,14 @@ void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builde
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-// gRPC would take port 443 where there is none, and paths of sockets.
-absl::Status CheckListen(absl::string_view listen) {
-  const size_t colon = listen.rfind(':');
-  absl::string_view host = listen.substr(0, colon);
-  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  uint32_t port = 0;
-  if (colon != absl::string_view::npos && !host.empty() &&
-      (in_brackets || host.find_first_of("[]:/") == absl::string_view::npos) &&
-      absl::SimpleAtoi(listen.substr(colon + 1), &port) && port <= 65535) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("--listen ", listen,
-                   ": must be host:port, such as 127.0.0.1:50051 or [::1]:50051 (port 0: any free "
-                   "one)"));
-}
-
 }  // namespace
+
+std::string GrpcVersion() { return grpc::Version(); }
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
   const ServerConfig& config = core.config();
-  if (absl::Status status = CheckListen(config.listen); !status.ok()) return status;
+  if (absl::Status status = CheckListenAddress("--listen", config.listen); !status.ok())
+    return status;
   gpr_set_log_function(&Log);
   if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);

@@ -22,6 +22,9 @@ std::unique_ptr<grpc::Service> MakeTokenizerService(ServerCore& core);
 std::unique_ptr<grpc::Service> MakeModelService(ServerCore& core);
 std::unique_ptr<grpc::Service> MakeHealthService(ServerCore& core);
 
+// Of the library that is linked: "1.51.1".
+std::string GrpcVersion();
+
 // The open port with all services behind it; nothing of gRPC is seen outside. Owned by Server.
 class GrpcEndpoint {
  public:

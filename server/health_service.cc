@@ -1,10 +1,12 @@
 // grpc.health.v1.Health over HealthBoard. Our own, because gRPC's is not seen by reflection.
+#include <chrono>
 #include <mutex>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
+#include "server/call_origin.h"
 #include "server/errors.h"
 #include "server/grpc_endpoint.h"
 #include "server/grpc_status.h"
@@ -27,14 +29,16 @@ HealthCheckResponse::ServingStatus StatusOf(std::optional<bool> serving) {
 class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
                            public HealthBoard::Watcher {
  public:
-  WatchReactor(HealthBoard& board, std::string name) : board_(board), name_(std::move(name)) {
-    if (!board_.Add(this)) {
-      std::lock_guard<std::mutex> lock(mu_);
-      const std::string limit = absl::StrCat(HealthBoard::kMaxWatchers);
-      FinishLocked(MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                             absl::StrCat("at most ", limit, " watches may be open"),
-                             {{"limit", limit}}));
-    }
+  WatchReactor(ServerCore& core, const CallbackServerContext& context, std::string name)
+      : board_(core.health()), name_(std::move(name)) {
+    if (board_.Add(this)) return;
+    const std::string limit = absl::StrCat(HealthBoard::kMaxWatchers);
+    const absl::Status status =
+        MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                  absl::StrCat("at most ", limit, " watches may be open"), {{"limit", limit}});
+    core.OnCallEnded("Watch", OriginOf(context), status, std::chrono::steady_clock::now());
+    std::lock_guard<std::mutex> lock(mu_);
+    FinishLocked(status);
   }
 
   void OnHealthChanged(bool ready, bool alive) override {
@@ -94,33 +98,36 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
 
 class HealthServiceHandler final : public Health::CallbackService {
  public:
-  explicit HealthServiceHandler(HealthBoard& board) : board_(board) {}
+  explicit HealthServiceHandler(ServerCore& core) : core_(core) {}
 
   grpc::ServerUnaryReactor* Check(CallbackServerContext* context, const HealthCheckRequest* request,
                                   HealthCheckResponse* response) override {
     grpc::ServerUnaryReactor* call = context->DefaultReactor();
-    const std::optional<bool> serving = board_.Get(request->service());
+    const std::optional<bool> serving = core_.health().Get(request->service());
     response->set_status(StatusOf(serving));
-    call->Finish(serving ? grpc::Status::OK
-                         : ToGrpcStatus(MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
-                                                  "known are \"\", \"liveness\" and "
-                                                  "\"quire.v1.GenerationService\"")));
+    absl::Status status;
+    if (!serving) {
+      status = MakeError(absl::StatusCode::kNotFound, "NOT_FOUND",
+                         "known are \"\", \"liveness\" and \"quire.v1.GenerationService\"");
+      core_.OnCallEnded("Check", OriginOf(*context), status, std::chrono::steady_clock::now());
+    }
+    call->Finish(ToGrpcStatus(status));
     return call;
   }
 
-  grpc::ServerWriteReactor<HealthCheckResponse>* Watch(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<HealthCheckResponse>* Watch(CallbackServerContext* context,
                                                        const HealthCheckRequest* request) override {
-    return new WatchReactor(board_, request->service());
+    return new WatchReactor(core_, *context, request->service());
   }
 
  private:
-  HealthBoard& board_;
+  ServerCore& core_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeHealthService(ServerCore& core) {
-  return std::make_unique<HealthServiceHandler>(core.health());
+  return std::make_unique<HealthServiceHandler>(core);
 }
 
 }  // namespace quire

@@ -21,18 +21,20 @@ class TokenizerServiceHandler final : public RawTokenizer {
  public:
   explicit TokenizerServiceHandler(ServerCore& core) : core_(core) {}
 
-  ServerUnaryReactor* Tokenize(CallbackServerContext* /*context*/, const ByteBuffer* in,
+  ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* in,
                                ByteBuffer* out) override {
-    return AnswerFromTextWorker<v1::TokenizeRequest>(core_, in, out, &quire::Tokenize);
+    return AnswerFromTextWorker<v1::TokenizeRequest>({core_, *context, "Tokenize"}, in, out,
+                                                     &quire::Tokenize);
   }
-  ServerUnaryReactor* Detokenize(CallbackServerContext* /*context*/, const ByteBuffer* in,
+  ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* in,
                                  ByteBuffer* out) override {
-    return AnswerFromTextWorker<v1::DetokenizeRequest>(core_, in, out, &quire::Detokenize);
+    return AnswerFromTextWorker<v1::DetokenizeRequest>({core_, *context, "Detokenize"}, in, out,
+                                                       &quire::Detokenize);
   }
-  ServerUnaryReactor* ApplyChatTemplate(CallbackServerContext* /*context*/, const ByteBuffer* in,
+  ServerUnaryReactor* ApplyChatTemplate(CallbackServerContext* context, const ByteBuffer* in,
                                         ByteBuffer* out) override {
-    return AnswerFromTextWorker<v1::ApplyChatTemplateRequest>(core_, in, out,
-                                                              &quire::ApplyChatTemplate);
+    return AnswerFromTextWorker<v1::ApplyChatTemplateRequest>(
+        {core_, *context, "ApplyChatTemplate"}, in, out, &quire::ApplyChatTemplate);
   }
 
  private:
@@ -46,20 +48,20 @@ class ModelServiceHandler final : public RawModel {
  public:
   explicit ModelServiceHandler(ServerCore& core) : core_(core) {}
 
-  ServerUnaryReactor* ListModels(CallbackServerContext* /*context*/, const ByteBuffer* in,
+  ServerUnaryReactor* ListModels(CallbackServerContext* context, const ByteBuffer* in,
                                  ByteBuffer* out) override {
     return AnswerNow<v1::ListModelsRequest>(
-        core_, in, out,
+        {core_, *context, "ListModels"}, in, out,
         [this](const v1::ListModelsRequest&) -> absl::StatusOr<v1::ListModelsResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();
           return quire::ListModels(**model);
         });
   }
-  ServerUnaryReactor* GetModel(CallbackServerContext* /*context*/, const ByteBuffer* in,
+  ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* in,
                                ByteBuffer* out) override {
     return AnswerNow<v1::GetModelRequest>(
-        core_, in, out,
+        {core_, *context, "GetModel"}, in, out,
         [this](const v1::GetModelRequest& request) -> absl::StatusOr<v1::GetModelResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();

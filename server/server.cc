@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "server/grpc_endpoint.h"
+#include "server/http_listener.h"
+#include "server/operator_pages.h"
 #include "server/server_core.h"
 
 namespace quire {
@@ -25,6 +27,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
   absl::StatusOr<std::unique_ptr<GrpcEndpoint>> endpoint = GrpcEndpoint::Open(*server->core_);
   if (!endpoint.ok()) return endpoint.status();
   server->endpoint_ = *std::move(endpoint);
+  if (!config.metrics_listen.empty()) {
+    absl::StatusOr<std::unique_ptr<HttpListener>> http = HttpListener::Open(
+        "--metrics-listen", config.metrics_listen,
+        [&core = *server->core_](absl::string_view path) { return MakeOperatorPage(core, path); });
+    if (!http.ok()) return http.status();
+    server->http_ = *std::move(http);
+    server->metrics_address_ = server->http_->address();
+  }
   return server;
 }
 
@@ -34,6 +44,7 @@ void Server::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText> te
 
 int Server::port() const { return endpoint_->port(); }
 const std::string& Server::address() const { return endpoint_->address(); }
+const std::string& Server::metrics_address() const { return metrics_address_; }
 const ModelInfo& Server::model_info() const { return core_->model()->info; }
 const std::string& Server::served_model_name() const { return core_->model()->name; }
 SchedulerStats Server::stats() const { return core_->model()->engine->Stats(); }
@@ -54,6 +65,7 @@ Server::DrainResult Server::Drain(const DrainOptions& options) {
   result.finished = std::max(num_before - result.ended, 0);
   core_->health().Close();
   if (endpoint_ != nullptr) endpoint_->Shutdown(kFlushMs);
+  http_.reset();  // its pages look at the engine
   core_->Close();
   drain_result_ = result;
   return result;

@@ -16,6 +16,7 @@
 namespace quire {
 
 class GrpcEndpoint;
+class HttpListener;
 class ModelText;
 class ServerCore;
 
@@ -30,8 +31,8 @@ class ServerCore;
 // from one. Nothing that a client sends ends the process.
 class Server {
  public:
-  // Opens the port. FAILED_PRECONDITION where config.listen is not host:port, UNAVAILABLE where it
-  // cannot be bound; the message names it.
+  // Opens the port, and that for metrics. FAILED_PRECONDITION where an address is not host:port,
+  // UNAVAILABLE where it cannot be bound; the message names it.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config);
   // Drains with no delay and no patience, if that was not done.
   ~Server();
@@ -48,7 +49,8 @@ class Server {
 
   // Where it listens.
   int port() const;
-  const std::string& address() const;  // "127.0.0.1:50051", with the port that was taken
+  const std::string& address() const;          // "127.0.0.1:50051", with the port that was taken
+  const std::string& metrics_address() const;  // of /metrics; empty: there is none
   // Of the model that is served. REQUIRES: LoadModel or Serve returned.
   const ModelInfo& model_info() const;
   const std::string& served_model_name() const;
@@ -71,7 +73,9 @@ class Server {
   explicit Server(const ServerConfig& config);
 
   std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<GrpcEndpoint> endpoint_;   // uses core_
+  std::unique_ptr<GrpcEndpoint> endpoint_;  // uses core_
+  std::unique_ptr<HttpListener> http_;      // likewise; null: off, or drained
+  std::string metrics_address_;
   std::mutex drain_mu_;                      // held for as long as the drain takes
   std::optional<DrainResult> drain_result_;  // guarded by drain_mu_
 };

@@ -37,6 +37,8 @@ struct ServerConfig {
   EngineConfig engine;
   // host:port; port 0: any free one, see Server::port().
   std::string listen = "127.0.0.1:50051";
+  // Where /metrics and the pages for probes are, likewise, over IPv4; empty: nowhere.
+  std::string metrics_listen;
   std::string served_model_name;  // empty: the last part of the model's path
   std::vector<std::string> model_aliases;
   ServerLimits limits;

@@ -56,6 +56,7 @@ void ServerCore::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText
   model_->engine = std::move(engine);
   model_->text = std::move(text);
   model_->max_queued_requests = config_.engine.max_queued_requests;
+  metrics_.SetModel(model_->name);
   model_ptr_.store(model_.get());
   UpdateHealth();
 }
@@ -91,10 +92,11 @@ absl::StatusOr<CallTicket> ServerCore::Enter(int64_t num_bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<Generation>> ServerCore::AddGeneration(
-    std::string request_id, v1::GenerateRequest request, CallTicket ticket, TimeUs deadline,
-    const ServingModel& model, GenerationWriter* writer) {
-  auto generation = std::make_shared<Generation>(request_id, std::move(request), std::move(ticket),
-                                                 deadline, model, config_.limits, *this, writer);
+    std::string request_id, CallOrigin origin, v1::GenerateRequest request, CallTicket ticket,
+    TimeUs deadline, const ServingModel& model, GenerationWriter* writer) {
+  auto generation = std::make_shared<Generation>(request_id, std::move(origin), std::move(request),
+                                                 std::move(ticket), deadline, model, config_.limits,
+                                                 *this, writer);
   std::lock_guard<std::mutex> lock(mu_);
   if (!by_id_.emplace(request_id, generation.get()).second) {
     return MakeError(
@@ -138,6 +140,20 @@ void ServerCore::OnFinished(const Generation& generation, const absl::Status& st
   if (!status.ok() && ReasonOf(status) == "DRAINING") num_drained_.fetch_add(1);
   std::lock_guard<std::mutex> lock(mu_);
   by_id_.erase(generation.request_id());
+}
+
+void ServerCore::OnRecord(const RequestRecord& record) {
+  metrics_.OnRecord(record);
+  access_log_.OnRecord(record);
+}
+
+void ServerCore::OnCallEnded(const char* method, const CallOrigin& origin,
+                             const absl::Status& status,
+                             std::chrono::steady_clock::time_point arrived_at) {
+  if (!status.ok()) metrics_.OnRejected(ReasonOf(status));
+  const auto total = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - arrived_at);
+  access_log_.OnCall(method, origin, status, total.count());
 }
 
 // ---- Drain ----
@@ -215,6 +231,21 @@ void ServerCore::UpdateHealth() {
     alive = age < config_.limits.heartbeat_timeout_ms * 1000;
   }
   health_.Set(model != nullptr && alive && ready_.load(), alive);
+}
+
+std::string ServerCore::WhyNotAlive() const {
+  if (health_.Get("liveness").value_or(false)) return "";
+  const ServingModel* model = model_ptr_.load();
+  if (model == nullptr) return "loading";
+  return absl::StrCat("the engine has been silent for ",
+                      (model->engine->Now() - model->engine->Heartbeat()) / 1'000'000, " s");
+}
+
+std::string ServerCore::WhyNotReady() const {
+  if (health_.Get("").value_or(false)) return "";
+  if (model_ptr_.load() == nullptr) return "loading";
+  if (!ready_.load()) return "draining";
+  return WhyNotAlive();
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 #define QUIRE_SERVER_SERVER_CORE_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -16,8 +17,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "server/access_log.h"
 #include "server/generation.h"
 #include "server/health_board.h"
+#include "server/metrics.h"
 #include "server/server_config.h"
 #include "server/serving_model.h"
 #include "server/worker_pool.h"
@@ -46,11 +49,13 @@ class ServerCore final : public GenerationHost {
   absl::StatusOr<CallTicket> Enter(int64_t num_bytes);
 
   // A generation of this checked request, in the list. ALREADY_EXISTS where the id is in use.
-  absl::StatusOr<std::shared_ptr<Generation>> AddGeneration(std::string request_id,
-                                                            v1::GenerateRequest request,
-                                                            CallTicket ticket, TimeUs deadline,
-                                                            const ServingModel& model,
-                                                            GenerationWriter* writer);
+  absl::StatusOr<std::shared_ptr<Generation>> AddGeneration(
+      std::string request_id, CallOrigin origin, v1::GenerateRequest request, CallTicket ticket,
+      TimeUs deadline, const ServingModel& model, GenerationWriter* writer);
+  // A call that never was a generation has got its status: counts and logs it.
+  void OnCallEnded(const char* method, const CallOrigin& origin, const absl::Status& status,
+                   std::chrono::steady_clock::time_point arrived_at);
+
   // The transport is done with it.
   void OnClosed(const std::shared_ptr<Generation>& generation);
   // Unknown ids are passed over.
@@ -78,7 +83,15 @@ class ServerCore final : public GenerationHost {
   // GenerationHost.
   void PumpSoon(std::shared_ptr<Generation> generation) override;
   void OnFinished(const Generation& generation, const absl::Status& status) override;
+  void OnRecord(const RequestRecord& record) override;
+  Metrics& metrics() override { return metrics_; }
   bool refuses_new() const override { return !accepting_.load(); }
+
+  const Metrics& metrics() const { return metrics_; }
+  int num_calls() const { return num_calls_.load(); }
+  // For people: why health says no; empty where it says yes.
+  std::string WhyNotReady() const;
+  std::string WhyNotAlive() const;
 
   const ServerConfig& config() const { return config_; }
   const std::string& instance_id() const { return instance_id_; }
@@ -92,6 +105,8 @@ class ServerCore final : public GenerationHost {
 
   const ServerConfig config_;
   const std::string instance_id_;
+  Metrics metrics_;
+  AccessLog access_log_;
   std::mutex health_mu_;  // held from looking to telling
   HealthBoard health_;
   std::unique_ptr<ServingModel> model_;                   // set once, by Serve

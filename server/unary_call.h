@@ -2,12 +2,14 @@
 #define QUIRE_SERVER_UNARY_CALL_H_
 
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/support/server_callback.h>
 
+#include "server/call_origin.h"
 #include "server/errors.h"
 #include "server/grpc_status.h"
 #include "server/raw_message.h"
@@ -15,38 +17,51 @@
 
 namespace quire {
 
+// A call that has come in, and whose it is.
+struct IncomingCall {
+  ServerCore& core;
+  const grpc::CallbackServerContext& context;
+  const char* method;  // "Tokenize"
+};
+
 // Frees itself when the transport is done with the call.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   // `ticket`: null for a call that is answered at once.
-  explicit UnaryCall(CallTicket ticket = nullptr) : ticket_(std::move(ticket)) {}
+  explicit UnaryCall(const IncomingCall& call, CallTicket ticket = nullptr)
+      : call_(call), ticket_(std::move(ticket)) {}
 
   // The client has gone.
   bool is_cancelled() const { return is_cancelled_.load(); }
 
-  void Answer(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
+  void Answer(const absl::Status& status) {
+    call_.core.OnCallEnded(call_.method, OriginOf(call_.context), status, arrived_at_);
+    Finish(ToGrpcStatus(status));
+  }
 
   template <class Response>
   void Answer(const absl::StatusOr<Response>& response, grpc::ByteBuffer* out) {
     if (response.ok()) *out = SerializeResponse(*response);
-    Finish(ToGrpcStatus(response.status()));
+    Answer(response.status());
   }
 
   void OnCancel() override { is_cancelled_.store(true); }
   void OnDone() override { delete this; }
 
  private:
+  const IncomingCall call_;
   const CallTicket ticket_;
+  const std::chrono::steady_clock::time_point arrived_at_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_ = false;
 };
 
 // Answers a call at once with handler(request) -> StatusOr<Response>.
 template <class Request, class Handler>
-grpc::ServerUnaryReactor* AnswerNow(const ServerCore& core, const grpc::ByteBuffer* in,
+grpc::ServerUnaryReactor* AnswerNow(const IncomingCall& incoming, const grpc::ByteBuffer* in,
                                     grpc::ByteBuffer* out, const Handler& handler) {
-  auto* call = new UnaryCall;
+  auto* call = new UnaryCall(incoming);
   Request request;
-  const absl::Status status = ParseRequest(*in, core.config().limits, &request);
+  const absl::Status status = ParseRequest(*in, incoming.core.config().limits, &request);
   if (status.ok()) {
     call->Answer(handler(request), out);
   } else {
@@ -57,11 +72,13 @@ grpc::ServerUnaryReactor* AnswerNow(const ServerCore& core, const grpc::ByteBuff
 
 // Answers a call from a text worker with handler(request, model, limits) -> StatusOr<Response>.
 template <class Request, class Handler>
-grpc::ServerUnaryReactor* AnswerFromTextWorker(ServerCore& core, const grpc::ByteBuffer* in,
-                                               grpc::ByteBuffer* out, Handler handler) {
+grpc::ServerUnaryReactor* AnswerFromTextWorker(const IncomingCall& incoming,
+                                               const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
+                                               Handler handler) {
+  ServerCore& core = incoming.core;
   const absl::StatusOr<CallTicket> ticket = core.Enter(static_cast<int64_t>(in->Length()));
   absl::Status status = ticket.status();
-  auto* call = new UnaryCall(ticket.ok() ? *ticket : nullptr);
+  auto* call = new UnaryCall(incoming, ticket.ok() ? *ticket : nullptr);
   const absl::StatusOr<const ServingModel*> model = core.ModelForCall();
   if (status.ok()) status = model.status();
   Request request;

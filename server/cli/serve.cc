@@ -8,6 +8,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include <spdlog/spdlog.h>
 
@@ -25,6 +26,8 @@ namespace quire::cli {
 namespace {
 
 struct Options {
+  Options() { server.metrics_listen = "127.0.0.1:9400"; }
+
   ServerConfig server;
   Server::DrainOptions drain = {.delay_ms = 5000, .timeout_ms = 20'000};
 };
@@ -80,7 +83,9 @@ ExitCode Serve(const Options& options) {
 
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options.server);
   if (!server.ok()) return FailToLoad(server.status());
-  spdlog::info("listening on {}; loading {}", (*server)->address(),
+  const std::string& metrics = (*server)->metrics_address();
+  spdlog::info("listening on {}{}; loading {}", (*server)->address(),
+               metrics.empty() ? "" : absl::StrCat(", metrics on http://", metrics, "/metrics"),
                options.server.engine.model_path);
   if (!IsLoopback(options.server.listen)) {
     spdlog::warn(
@@ -124,6 +129,10 @@ std::vector<Flag> ServeFlags(Options* options) {
                "What requests call the model (default: the last part of its path)",
                &server.served_model_name),
       alias,
+      MakeFlag("--metrics-listen", "HOST:PORT",
+               "Where /metrics, /livez, /readyz and /startupz are, over IPv4; \"\": nowhere "
+               "(default: 127.0.0.1:9400)",
+               &server.metrics_listen),
   };
   for (Flag& flag : EngineFlags(&server.engine)) flags.push_back(std::move(flag));
   for (Flag& flag : LimitFlags(&server.limits)) flags.push_back(std::move(flag));

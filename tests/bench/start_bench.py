@@ -46,7 +46,8 @@ def one_run():
     with tempfile.TemporaryFile("w+") as log:
         start = time.monotonic()
         server = subprocess.Popen([BINARY, "serve", SMOLLM2, "--listen", "127.0.0.1:0",
-                                   "--drain-delay", "0"], stdin=subprocess.DEVNULL, stderr=log)
+                                   "--metrics-listen", "", "--drain-delay", "0"],
+                                  stdin=subprocess.DEVNULL, stderr=log)
         try:
             address = None
             while address is None and time.monotonic() < start + LIMIT_S:

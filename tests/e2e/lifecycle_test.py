@@ -9,6 +9,8 @@ import unittest
 
 from quire_server import ANSWER_S, BINARY, GOLDEN, Server, greedy, smollm2, tiny_model
 
+NO_METRICS = ["--metrics-listen", ""]  # another server may have the default port
+
 
 def quire(*args, stdin=None, timeout=60):
     return subprocess.run([BINARY, *args], input=stdin, capture_output=True, text=True,
@@ -21,12 +23,12 @@ class StartTest(unittest.TestCase):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            done = quire("serve", tiny_model(), "--listen", f"127.0.0.1:{port}")
+            done = quire("serve", tiny_model(), "--listen", f"127.0.0.1:{port}", *NO_METRICS)
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn(str(port), done.stderr)
 
     def test_no_memory_for_the_cache_is_said_before_the_first_request(self):
-        done = quire("serve", tiny_model(), "--listen", "127.0.0.1:0",
+        done = quire("serve", tiny_model(), "--listen", "127.0.0.1:0", *NO_METRICS,
                      "--kv-cache-bytes", "900TiB")
         self.assertEqual(done.returncode, 4, done.stderr)
 
@@ -37,7 +39,8 @@ class StartTest(unittest.TestCase):
             self.assertIn("host:port", done.stderr)
 
     def test_a_model_that_is_not_there_is_named(self):
-        done = quire("serve", "/nonexistent/model", "--listen", "127.0.0.1:0")
+        done = quire("serve", "/nonexistent/model", "--listen", "127.0.0.1:0",
+                     *NO_METRICS)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("/nonexistent/model", done.stderr)
 
@@ -56,7 +59,8 @@ class StartTest(unittest.TestCase):
             if row["must"] != "error" or row["file"].endswith(".safetensors"):
                 continue
             with self.subTest(row["file"]):
-                done = quire("serve", os.path.join(folder, row["file"]), "--listen", "127.0.0.1:0")
+                done = quire("serve", os.path.join(folder, row["file"]), "--listen", "127.0.0.1:0",
+                             *NO_METRICS)
                 self.assertEqual(done.returncode, 3, done.stderr)
 
     def test_the_client_says_that_there_is_no_server(self):

@@ -44,8 +44,8 @@ class AdmissionTest : public testing::Test {
   std::shared_ptr<Generation> AddStream() {
     v1::GenerateRequest request;
     request.set_text("x");
-    return *core_->AddGeneration("id", request, *core_->Enter(1), kNever, *core_->model(),
-                                 &writer_);
+    return *core_->AddGeneration("id", CallOrigin(), request, *core_->Enter(1), kNever,
+                                 *core_->model(), &writer_);
   }
   // "OK", or the refusal with its numbers.
   std::string TryToEnter(int64_t num_bytes) {
@@ -125,8 +125,10 @@ TEST_F(AdmissionTest, JobsOfCancelledCallsAreNotDone) {
   };
   const grpc::ByteBuffer in = SerializeResponse(v1::TokenizeRequest());
   grpc::ByteBuffer out;
-  auto* cancelled = AnswerFromTextWorker<v1::TokenizeRequest>(*core_, &in, &out, handler);
-  auto* wanted = AnswerFromTextWorker<v1::TokenizeRequest>(*core_, &in, &out, handler);
+  const grpc::CallbackServerContext context;
+  const IncomingCall call{*core_, context, "Tokenize"};
+  auto* cancelled = AnswerFromTextWorker<v1::TokenizeRequest>(call, &in, &out, handler);
+  auto* wanted = AnswerFromTextWorker<v1::TokenizeRequest>(call, &in, &out, handler);
   cancelled->OnCancel();
   release.count_down();
   core_->Close();  // runs what is queued

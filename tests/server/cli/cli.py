@@ -67,8 +67,9 @@ class Serving:
 
     def __init__(self, model, *args, drain_delay="0", kv_cache="16MiB",
                  listen="127.0.0.1:0"):
-        self.command = [BINARY, "serve", model, "--listen", listen, "--drain-delay", drain_delay,
-                        "--kv-cache", kv_cache, *args]
+        self.command = [BINARY, "serve", model, "--listen", listen, "--metrics-listen",
+                        "127.0.0.1:0", "--drain-delay", drain_delay, "--kv-cache", kv_cache,
+                        *args]
         self.log = []
         self.grown = threading.Condition()
 

@@ -202,6 +202,7 @@ class BadFiles(unittest.TestCase):
                 continue
             with self.subTest(file=row["file"]):
                 code, err, seconds = self.bounded("serve", "--listen", "127.0.0.1:0",
+                                                  "--metrics-listen", "",
                                                   file=row["file"], most_bytes=2 << 30)
                 self.assertEqual(code, cli.MODEL_FILES, err)
                 # Where it listens; what is wrong with which file; what to do.

@@ -1,0 +1,15 @@
+#ifndef QUIRE_SERVER_LISTEN_ADDRESS_H_
+#define QUIRE_SERVER_LISTEN_ADDRESS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace quire {
+
+// Whether an operator's address is host:port; FAILED_PRECONDITION otherwise, naming the flag it
+// came by. Libraries would take more than that: a default port, paths of sockets, lists.
+absl::Status CheckListenAddress(absl::string_view flag, absl::string_view listen);
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_LISTEN_ADDRESS_H_

@@ -1,0 +1,44 @@
+#include "server/operator_pages.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/engine_metrics.h"
+#include "server/grpc_endpoint.h"
+#include "server/metric_families.h"
+#include "server/metrics.h"
+#include "server/process_metrics.h"
+#include "server/server_core.h"
+
+namespace quire {
+namespace {
+
+HttpAnswer Probe(const std::string& why_not) {
+  if (why_not.empty()) return {.body = "ok\n"};
+  return {.status = 503, .body = why_not + "\n"};
+}
+
+HttpAnswer MetricsPage(const ServerCore& core) {
+  std::vector<prometheus::MetricFamily> families = core.metrics().Collect();
+  AddGauge(&families, "quire_requests_open", "Calls that count against --max-concurrent-requests",
+           {{{}, static_cast<double>(core.num_calls())}});
+  AddGauge(&families, "quire_build_info", "1, with the versions that answer",
+           {{{{"version", QUIRE_VERSION}, {"grpc", GrpcVersion()}}, 1}});
+  if (const ServingModel* model = core.model()) AddEngineMetrics(*model, &families);
+  AddProcessMetrics(&families);
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = MetricsText(families)};
+}
+
+}  // namespace
+
+std::optional<HttpAnswer> MakeOperatorPage(const ServerCore& core, absl::string_view path) {
+  if (path == "/metrics") return MetricsPage(core);
+  if (path == "/livez") return Probe(core.WhyNotAlive());
+  if (path == "/readyz") return Probe(core.WhyNotReady());
+  if (path == "/startupz") return Probe(core.model() == nullptr ? "loading" : "");
+  return std::nullopt;
+}
+
+}  // namespace quire
