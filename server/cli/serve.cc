@@ -18,6 +18,7 @@
 #include "server/cli/engine_flags.h"
 #include "server/cli/limit_flags.h"
 #include "server/cli/log.h"
+#include "server/cli/open_files.h"
 #include "server/cli/report.h"
 #include "server/cli/signal_watch.h"
 #include "server/server.h"
@@ -78,6 +79,7 @@ ExitCode Serve(const Options& options) {
     return Fail(ExitCode::kUsage, status.message());
   }
   LogAsServer();
+  RaiseOpenFilesLimit();
   Stop stop;
   SignalWatch watch({SIGINT, SIGTERM}, [&](int signal) { stop.OnSignal(signal); });
 
