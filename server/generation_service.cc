@@ -67,10 +67,12 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   absl::Status Begin(const ByteBuffer& bytes) {
     absl::StatusOr<CallTicket> ticket = core_.Enter(static_cast<int64_t>(bytes.Length()));
     if (!ticket.ok()) return ticket.status();
+    absl::Status status = CheckMetadata();
+    if (!status.ok()) return status;
     const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
     if (!model.ok()) return model.status();
     v1::GenerateRequest request;
-    absl::Status status = ParseRequest(bytes, core_.config().limits, &request);
+    status = ParseRequest(bytes, core_.config().limits, &request);
     if (!status.ok()) return status;
     absl::StatusOr<std::string> id = RequestId(request);
     if (!id.ok()) return id.status();
@@ -89,6 +91,21 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
       core_.RunTextJob([generation = *std::move(generation)] { generation->Prepare(); });
     }
     return absl::OkStatus();
+  }
+
+  // Counted as HTTP/2 does (RFC 9113, 6.5.2). gRPC would not answer the call: see kMaxHeaderBytes.
+  absl::Status CheckMetadata() const {
+    constexpr size_t kBytesOfEntry = 32;
+    size_t num_bytes = 0;
+    for (const auto& [key, value] : context_->client_metadata()) {
+      num_bytes += key.size() + value.size() + kBytesOfEntry;
+    }
+    const auto limit = static_cast<size_t>(core_.config().limits.max_metadata_bytes);
+    if (num_bytes <= limit) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kResourceExhausted, "METADATA_TOO_LARGE",
+                     absl::StrCat("the call's metadata has ", num_bytes,
+                                  " bytes, and the limit is ", limit, "; send less"),
+                     {{"current", absl::StrCat(num_bytes)}, {"limit", absl::StrCat(limit)}});
   }
 
   // From the request (not checked yet), from metadata, or made.

@@ -24,6 +24,10 @@ namespace {
 
 constexpr int kSecondMs = 1000;
 
+// Of one call's headers, for all calls. Over it gRPC 1.51 closes the connection, with all streams
+// that others may have on it; what a request may have is max_metadata_bytes, and less.
+constexpr int kMaxHeaderBytes = 64 << 10;
+
 // gRPC's own log, in the form of ours. Most of its errors are what clients do.
 void Log(gpr_log_func_args* args) {
   const auto level =
@@ -40,7 +44,7 @@ void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builde
   grpc::ResourceQuota quota("quire");
   quota.Resize(2 * static_cast<size_t>(limits.max_pending_bytes));
   builder.SetResourceQuota(quota);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, limits.max_metadata_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30 * kSecondMs);
   // A healthy client that is not inside a read answers pings only every 5 s or so.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20 * kSecondMs);

@@ -14,7 +14,7 @@ namespace quire {
 struct ServerLimits {
   int32_t max_message_bytes = 4 << 20;     // of one message from a client
   int64_t max_pending_bytes = 256 << 20;   // of all requests at once, as they were sent
-  int32_t max_metadata_bytes = 8 << 10;    // of one call's headers
+  int32_t max_metadata_bytes = 8 << 10;    // of the headers of one Generate
   int32_t max_concurrent_requests = 1024;  // streams open at once, queued ones included
   int32_t max_output_tokens = 0;           // where max_tokens is unset; 0: as many as fit
   int32_t max_prompt_bytes = 1 << 20;      // of text, or of a whole conversation
