@@ -1,5 +1,6 @@
 #include "server/grpc_endpoint.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -28,6 +29,13 @@ constexpr int kSecondMs = 1000;
 // that others may have on it; what a request may have is max_metadata_bytes, and less.
 constexpr int kMaxHeaderBytes = 64 << 10;
 
+// gRPC hands calls to its two threads in the order of their arrival, health checks too. So a
+// connection may bring no more at once than keeps the engine busy; its client holds the rest back.
+int MaxStreamsOfConnection(const ServerConfig& config) {
+  return std::min(config.limits.max_concurrent_requests,
+                  std::max(128, 2 * config.engine.max_num_seqs));
+}
+
 // gRPC's own log, in the form of ours. Most of its errors are what clients do.
 void Log(gpr_log_func_args* args) {
   const auto level =
@@ -35,7 +43,8 @@ void Log(gpr_log_func_args* args) {
   spdlog::log(level, "grpc: {}", args->message);
 }
 
-void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
+void SetConnectionLimits(const ServerConfig& config, grpc::ServerBuilder& builder) {
+  const ServerLimits& limits = config.limits;
   builder.SetMaxReceiveMessageSize(limits.max_message_bytes);
   // That limit is on a message as it was sent: a compressed one could be a thousand times larger.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
@@ -54,7 +63,7 @@ void SetConnectionLimits(const ServerLimits& limits, grpc::ServerBuilder& builde
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5 * kSecondMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 15 * 60 * kSecondMs);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_concurrent_requests);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, MaxStreamsOfConnection(config));
   // Two servers must not share a port unseen.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
@@ -71,7 +80,7 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& cor
   if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);
   grpc::ServerBuilder builder;
-  SetConnectionLimits(config.limits, builder);
+  SetConnectionLimits(config, builder);
   endpoint->services_[0] = MakeGenerationService(core);
   endpoint->services_[1] = MakeTokenizerService(core);
   endpoint->services_[2] = MakeModelService(core);
