@@ -55,12 +55,6 @@ class Crowd:
             return list(pool.map(self.one, requests, cuts))
 
 
-def last_words(server):
-    """(preemptions, blocks held, blocks) as the log of a server that ended has them."""
-    found = re.search(r"preemptions (\d+), KV blocks held (\d+) of (\d+)", server.log())
-    return tuple(map(int, found.groups()))
-
-
 def resident_kib(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
@@ -86,7 +80,7 @@ class DisconnectTest(unittest.TestCase):
             self.every_block_is_free(small, vocab)
             self.soak(small, requests, cuts, alone)
         self.assertEqual(small.stop(), 0)
-        preemptions, held, _ = last_words(small)
+        preemptions, held, _ = small.last_words()
         print(f"{preemptions} preemptions")
         self.assertEqual(held, 0)
         self.assertGreater(preemptions, 0, "the pool was not small enough to test anything")

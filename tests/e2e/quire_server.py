@@ -97,6 +97,17 @@ class Server:
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
             return log.read()
 
+    def last_words(self):
+        """(preemptions, blocks held, blocks) as the log of a server that ended has them."""
+        found = re.search(r"preemptions (\d+), KV blocks held (\d+) of (\d+)", self.log())
+        return tuple(map(int, found.groups()))
+
+    def num_fds(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def num_threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
     def peak_memory_bytes(self):
         with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as status:
             return int(re.search(r"VmHWM:\s*(\d+) kB", status.read()).group(1)) << 10
@@ -202,13 +213,36 @@ class Answer:
 
     def info(self):
         """ErrorInfo out of the failure's details."""
-        for key, value in self.error.trailing_metadata() or ():
-            if key == "grpc-status-details-bin":
-                for detail in status_pb2.Status.FromString(value).details:
-                    found = error_details_pb2.ErrorInfo()
-                    if detail.Unpack(found):
-                        return found
-        raise AssertionError(f"no ErrorInfo in {self.error!r}")
+        return detail(self.error, error_details_pb2.ErrorInfo)
+
+
+def detail(error, kind):
+    """The detail of this kind that a failure must have."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            for packed in status_pb2.Status.FromString(value).details:
+                found = kind()
+                if packed.Unpack(found):
+                    return found
+    raise AssertionError(f"no {kind.DESCRIPTOR.name} in {error!r}")
+
+
+def retry_after_s(error):
+    """The delay that a refusal tells both ways: RetryInfo, and the trailer that clients obey."""
+    delay = detail(error, error_details_pb2.RetryInfo).retry_delay
+    # As pairs: the metadata of grpc.aio only looks like a dictionary.
+    pushback_ms = dict(iter(error.trailing_metadata()))["grpc-retry-pushback-ms"]
+    assert float(pushback_ms) == delay.seconds * 1e3 + delay.nanos / 1e6, (pushback_ms, delay)
+    return float(pushback_ms) / 1e3
+
+
+def wait_until(condition, what, timeout_s=START_S):
+    """Polls, for what no event tells."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {timeout_s} s: {what}")
+        time.sleep(0.05)
 
 
 def greedy(ids, max_tokens, **params):
