@@ -25,10 +25,10 @@ FLOOD_S = 400  # for all of it, clients included, on a machine that does much el
 REQUEST = greedy(range(5, 37), 16)
 
 # What may be held at once for the flood, beside what the server had before:
-# - as many streams as a connection may have open (max_concurrent_requests, 1024), on each of ten
-#   connections, until each is refused: what gRPC keeps of a call, 24 KiB;
-# - of these, max_concurrent_requests get as far as a Generation and a sequence: 64 KiB.
-MAX_GROWTH_BYTES = NUM_CLIENTS * NUM_CONNECTIONS * 1024 * (24 << 10) + 1024 * (64 << 10)
+# - as many streams as a connection may have open (128), on each of ten connections, until each is
+#   refused: what gRPC keeps of a call, 24 KiB;
+# - of these, max_concurrent_requests (1024) get as far as a Generation and a sequence: 64 KiB.
+MAX_GROWTH_BYTES = NUM_CLIENTS * NUM_CONNECTIONS * 128 * (24 << 10) + 1024 * (64 << 10)
 # gRPC starts threads as work comes, at most two for each core, and keeps them.
 MAX_MORE_THREADS = 2 * os.cpu_count()
 
@@ -86,13 +86,13 @@ def outcome(code, message, details, pushback_ms, responses):
 
 
 class FloodTest(unittest.TestCase):
-    def flood(self, server):
+    def flood(self, server, num_clients, num_connections, num_calls):
         """What came out of it, and how often."""
         client = [sys.executable, os.path.join(os.path.dirname(__file__), "flood_client.py"),
                   server.address, h2.GENERATE, REQUEST.SerializeToString().hex(),
-                  str(NUM_CONNECTIONS), str(NUM_CALLS), str(FLOOD_S)]
+                  str(num_connections), str(num_calls), str(FLOOD_S)]
         clients = [subprocess.Popen(client, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                    text=True) for _ in range(NUM_CLIENTS)]
+                                    text=True) for _ in range(num_clients)]
         try:
             for client in clients:
                 self.assertEqual(client.stdout.readline(), "ready\n")
@@ -102,7 +102,8 @@ class FloodTest(unittest.TestCase):
                     client.stdin.write("go\n")
                     client.stdin.flush()
                 lines = [client.stdout.readline() for client in clients]
-                print(f"{NUM_REQUESTS} requests in {time.monotonic() - started:.1f} s")
+                print(f"all {num_clients * num_connections * num_calls} are over after "
+                      f"{time.monotonic() - started:.1f} s")
             self.assertEqual(health.errors, [])
             return collections.Counter(outcome(*one) for line in lines for one in json.loads(line))
         finally:
@@ -118,7 +119,7 @@ class FloodTest(unittest.TestCase):
             self.assertEqual(len(tokens), 16)
             before = server.peak_memory_bytes()
             num_fds, num_threads = server.num_fds(), server.num_threads()
-            outcomes = self.flood(server)
+            outcomes = self.flood(server, NUM_CLIENTS, NUM_CONNECTIONS, NUM_CALLS)
             served = f"OK {tokens}"
             for words, count in outcomes.items():
                 print(f"{count:6} {'OK' if words == served else words}")
@@ -140,6 +141,13 @@ class FloodTest(unittest.TestCase):
             self.assertLessEqual(server.num_threads(), num_threads + MAX_MORE_THREADS)
         self.assertEqual(server.stop(), 0)
         self.assertEqual(server.last_words()[1], 0, "blocks are held by nobody")
+
+    def test_a_client_with_a_thousand_calls_on_one_connection_is_never_refused(self):
+        """It waits with those that the connection has no streams for."""
+        with Server(tiny_model(), "--kv-cache-bytes", "16MiB", "--slow-reader-timeout",
+                    str(FLOOD_S)) as server:
+            tokens = server.ask(REQUEST).tokens
+            self.assertEqual(self.flood(server, 1, 1, 1000), {f"OK {tokens}": 1000})
 
     def test_a_flood_of_calls_reset_at_once_leaves_it_serving(self):
         """Of the memory it says the number only: it is gRPC's, which has no limit for this."""
