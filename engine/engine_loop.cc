@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <pthread.h>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -74,6 +75,7 @@ StepTimes EngineLoop::Times() const {
 }
 
 void EngineLoop::Loop() {
+  pthread_setname_np(pthread_self(), "quire-engine");
   while (TakeInbox(idle_ ? kIdleWait : absl::ZeroDuration())) Step();
   for (const auto& [id, live] : live_) scheduler_.End(id, EndReason::kDraining);
   TellEnded(scheduler_.Plan(Now()).ended);

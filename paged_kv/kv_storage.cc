@@ -1,6 +1,7 @@
 #include "paged_kv/kv_storage.h"
 
 #include <algorithm>
+#include <pthread.h>
 #include <utility>
 
 #include "kernels/check.h"
@@ -50,6 +51,7 @@ void KvStorage::TouchNow(int32_t end) {
 void KvStorage::StartTouching(std::function<void()> on_progress) {
   QUIRE_CHECK(!thread_.joinable(), "touching has not started");
   thread_ = std::thread([this, on_progress = std::move(on_progress)] {
+    pthread_setname_np(pthread_self(), "quire-touch");
     const auto slice = static_cast<int32_t>(std::max<int64_t>(1, kSliceBytes / spec_.block_bytes));
     while (!is_closing_.load(std::memory_order_relaxed) && touched_blocks() < spec_.num_blocks) {
       TouchSlice(std::min(spec_.num_blocks, touched_blocks() + slice));

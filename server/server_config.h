@@ -2,6 +2,7 @@
 #define QUIRE_SERVER_SERVER_CONFIG_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,6 @@ struct ServerLimits {
   int32_t max_bad_words = 128;
   int32_t max_request_seconds = 3600;
   int64_t slow_reader_timeout_ms = 30'000;  // without a completed write; then SLOW_CONSUMER
-  int64_t heartbeat_timeout_ms = 30'000;    // a quieter engine makes the server unhealthy
 };
 
 // What an operator may set about a server.
@@ -43,6 +43,11 @@ struct ServerConfig {
   std::vector<std::string> model_aliases;
   ServerLimits limits;
   bool reflection = true;
+  // An engine that finishes no step for so long makes the server unhealthy and is reported, ...
+  int64_t liveness_timeout_ms = 30'000;
+  // ... for so long calls on_stuck (0: never), which is to end the process: nothing in it can.
+  int64_t watchdog_timeout_ms = 120'000;
+  std::function<void()> on_stuck;
 };
 
 }  // namespace quire

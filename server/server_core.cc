@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <pthread.h>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "spdlog/spdlog.h"
 
 #include "server/errors.h"
 #include "server/params.h"
+#include "server/stack_dump.h"
 
 namespace quire {
 namespace {
@@ -19,6 +22,7 @@ namespace {
 // detokenising is a table look-up, for which one thread is plenty.
 constexpr int kNumTextWorkers = 2;
 constexpr int kNumDeliveryWorkers = 1;
+constexpr int64_t kStackPatienceMs = 200;
 
 std::string MakeInstanceId() {
   std::random_device device;
@@ -40,9 +44,11 @@ std::string NameOfPath(absl::string_view path) {
 ServerCore::ServerCore(const ServerConfig& config)
     : config_(config),
       instance_id_(MakeInstanceId()),
-      delivery_workers_(kNumDeliveryWorkers),
-      text_workers_(kNumTextWorkers),
-      ticker_([this] { Tick(); }) {}
+      delivery_workers_("quire-delivery", kNumDeliveryWorkers),
+      text_workers_("quire-text", kNumTextWorkers),
+      ticker_([this] { Tick(); }),
+      watchdog_({.silent_ms = config.liveness_timeout_ms, .fatal_ms = config.watchdog_timeout_ms},
+                WatchdogHooks()) {}
 
 ServerCore::~ServerCore() { Close(); }
 
@@ -59,6 +65,7 @@ void ServerCore::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText
   metrics_.SetModel(model_->name);
   model_ptr_.store(model_.get());
   UpdateHealth();
+  watchdog_.Watch([engine = model_->engine.get()] { return engine->Heartbeat(); });
 }
 
 absl::StatusOr<const ServingModel*> ServerCore::ModelForCall() const {
@@ -196,6 +203,9 @@ void ServerCore::Close() {
   }
   tick_wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
+  // From here on there is no sign of life but the end of all this.
+  closing_.store(true);
+  watchdog_.Watch([] { return TimeUs{0}; });
   text_workers_.Stop();
   if (model_ != nullptr && model_->engine != nullptr) {
     const SchedulerStats stats = model_->engine->Stats();
@@ -205,17 +215,18 @@ void ServerCore::Close() {
     model_->engine.reset();
   }
   delivery_workers_.Stop();
+  watchdog_.Watch(nullptr);
 }
 
 // ---- Time ----
 
 void ServerCore::Tick() {
+  pthread_setname_np(pthread_self(), "quire-ticker");
   const int64_t period_ms = std::clamp<int64_t>(config_.limits.slow_reader_timeout_ms / 8, 5, 1000);
   std::unique_lock<std::mutex> lock(tick_mu_);
   while (!tick_wake_.wait_for(lock, std::chrono::milliseconds(period_ms),
                               [this] { return tick_stop_; })) {
     if (const ServingModel* model = model_ptr_.load()) {
-      UpdateHealth();
       const TimeUs now = model->engine->Now();
       for (const auto& generation : AllGenerations()) generation->CheckProgress(now);
     }
@@ -224,13 +235,38 @@ void ServerCore::Tick() {
 
 void ServerCore::UpdateHealth() {
   std::lock_guard<std::mutex> lock(health_mu_);
-  const ServingModel* model = model_ptr_.load();
-  bool alive = true;
-  if (model != nullptr) {
-    const TimeUs age = model->engine->Now() - model->engine->Heartbeat();
-    alive = age < config_.limits.heartbeat_timeout_ms * 1000;
+  const bool alive = alive_.load();
+  health_.Set(model_ptr_.load() != nullptr && alive && ready_.load(), alive);
+}
+
+Watchdog::Hooks ServerCore::WatchdogHooks() {
+  Watchdog::Hooks hooks;
+  hooks.on_change = [this](bool alive) {
+    alive_.store(alive);
+    UpdateHealth();
+    if (alive) spdlog::warn("the engine moves again: alive");
+  };
+  hooks.on_silence = [this](TimeUs silence) { ReportSilence(silence); };
+  hooks.on_fatal = [this](TimeUs silence) {
+    spdlog::critical("the engine has not moved for {:.1f} s: giving up (--watchdog-timeout)",
+                     absl::ToDoubleSeconds(absl::Microseconds(silence)));
+    if (config_.on_stuck != nullptr) config_.on_stuck();
+  };
+  return hooks;
+}
+
+void ServerCore::ReportSilence(TimeUs silence) const {
+  spdlog::error("the engine has not moved for {:.1f} s: not alive (--liveness-timeout)",
+                absl::ToDoubleSeconds(absl::Microseconds(silence)));
+  if (!closing_.load()) {
+    const SchedulerStats stats = model_ptr_.load()->engine->Stats();
+    spdlog::error(
+        "scheduler: {} running, {} waiting with {} tokens to prefill; KV blocks: {} held, {} "
+        "cached, {} in all; {} steps, {} preemptions",
+        stats.num_running, stats.num_waiting, stats.queued_prefill_tokens, stats.blocks_held,
+        stats.blocks_cached, stats.blocks_total, stats.num_steps, stats.num_preemptions);
   }
-  health_.Set(model != nullptr && alive && ready_.load(), alive);
+  for (const std::string& stack : DumpStacks(kStackPatienceMs)) spdlog::error("{}", stack);
 }
 
 std::string ServerCore::WhyNotAlive() const {

@@ -23,6 +23,7 @@
 #include "server/metrics.h"
 #include "server/server_config.h"
 #include "server/serving_model.h"
+#include "server/watchdog.h"
 #include "server/worker_pool.h"
 
 namespace quire {
@@ -77,7 +78,8 @@ class ServerCore final : public GenerationHost {
   int num_generations();
   // How many generations ended with DRAINING.
   int num_drained() const { return num_drained_.load(); }
-  // Ends threads and engine. REQUIRES: the transport has ended.
+  // Ends threads and engine; one that does not end is the watchdog's. REQUIRES: the transport has
+  // ended.
   void Close();
 
   // GenerationHost.
@@ -98,9 +100,12 @@ class ServerCore final : public GenerationHost {
   HealthBoard& health() { return health_; }
 
  private:
-  // Every now and then: health, and readers that do not read.
+  // Every now and then: readers that do not read.
   void Tick();
   void UpdateHealth();
+  Watchdog::Hooks WatchdogHooks();
+  // Once for each silence of the engine: all that is known, in the log.
+  void ReportSilence(TimeUs silence) const;
   std::vector<std::shared_ptr<Generation>> AllGenerations();
 
   const ServerConfig config_;
@@ -113,6 +118,8 @@ class ServerCore final : public GenerationHost {
   std::atomic<const ServingModel*> model_ptr_ = nullptr;  // model_, for other threads
   std::atomic<bool> ready_ = true;                        // as far as draining goes
   std::atomic<bool> accepting_ = true;                    // likewise
+  std::atomic<bool> alive_ = true;                        // as the watchdog says
+  std::atomic<bool> closing_ = false;                     // the engine goes away
   std::atomic<int> num_calls_ = 0;
   std::atomic<int64_t> num_pending_bytes_ = 0;  // of their requests
   std::atomic<int> num_drained_ = 0;
@@ -132,6 +139,7 @@ class ServerCore final : public GenerationHost {
   WorkerPool delivery_workers_;
   WorkerPool text_workers_;
   std::thread ticker_;
+  Watchdog watchdog_;
 };
 
 }  // namespace quire

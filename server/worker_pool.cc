@@ -1,11 +1,12 @@
 #include "server/worker_pool.h"
 
+#include <pthread.h>
 #include <utility>
 
 namespace quire {
 
-WorkerPool::WorkerPool(int num_threads) {
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Work(); });
+WorkerPool::WorkerPool(const char* name, int num_threads) {
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this, name] { Work(name); });
 }
 
 WorkerPool::~WorkerPool() { Stop(); }
@@ -32,7 +33,8 @@ void WorkerPool::Stop() {
   }
 }
 
-void WorkerPool::Work() {
+void WorkerPool::Work(const char* name) {
+  pthread_setname_np(pthread_self(), name);
   std::unique_lock<std::mutex> lock(mu_);
   for (;;) {
     while (jobs_.empty() && !stopped_) {

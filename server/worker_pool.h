@@ -17,7 +17,8 @@ namespace quire {
 // other jobs of the same pool.
 class WorkerPool {
  public:
-  explicit WorkerPool(int num_threads);
+  // `name`: of its threads, for those who look from outside; at most 15 bytes.
+  WorkerPool(const char* name, int num_threads);
   // Runs what is queued, then joins.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -28,7 +29,7 @@ class WorkerPool {
   void Stop();
 
  private:
-  void Work();
+  void Work(const char* name);
 
   std::mutex mu_;
   std::condition_variable wake_;

@@ -1,6 +1,7 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <immintrin.h>
+#include <pthread.h>
 
 namespace quire {
 namespace {
@@ -86,6 +87,7 @@ void ThreadPool::WaitUntilDone() {
 }
 
 void ThreadPool::WorkerLoop(int worker) {
+  pthread_setname_np(pthread_self(), "quire-compute");
   ScopedFlushDenormals flush;
   while (!stopping_.load(std::memory_order_relaxed)) {
     RunChunks(worker);

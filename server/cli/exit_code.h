@@ -12,6 +12,7 @@ enum class ExitCode : int {
   kResources = 4,    // memory, port, device
   kUnreachable = 5,  // no server
   kRefused = 6,      // the request was refused or failed
+  kFatal = 70,       // while serving: the engine stopped moving
   kInterrupted = 130,
 };
 

@@ -32,7 +32,7 @@ Three to start with:
 
 `quire COMMAND --help` shows the flags and examples of a command. Results go to stdout, all else to
 stderr. Exit codes: 0 ok, 1 internal error, 2 usage, 3 model files, 4 memory, port or device,
-5 server unreachable, 6 request refused or failed, 130 interrupted.
+5 server unreachable, 6 request refused or failed, 70 fatal while serving, 130 interrupted.
 )";
 
 std::vector<Command> AllCommands() {

@@ -26,6 +26,9 @@
 namespace quire::cli {
 namespace {
 
+// An idle engine turns twice a second, and a step may take two.
+constexpr int64_t kMinLivenessMs = 2000;
+
 struct Options {
   Options() { server.metrics_listen = "127.0.0.1:9400"; }
 
@@ -83,7 +86,9 @@ ExitCode Serve(const Options& options) {
   Stop stop;
   SignalWatch watch({SIGINT, SIGTERM}, [&](int signal) { stop.OnSignal(signal); });
 
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options.server);
+  ServerConfig config = options.server;
+  config.on_stuck = [] { _exit(static_cast<int>(ExitCode::kFatal)); };
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
   if (!server.ok()) return FailToLoad(server.status());
   const std::string& metrics = (*server)->metrics_address();
   spdlog::info("listening on {}{}; loading {}", (*server)->address(),
@@ -145,6 +150,14 @@ std::vector<Flag> ServeFlags(Options* options) {
       DurationFlag("--drain-timeout", "SECONDS",
                    "Then: let running requests go on for this long (default: 20)", 1000,
                    &options->drain.timeout_ms),
+      DurationFlag("--liveness-timeout", "SECONDS",
+                   "An engine that finishes no step for this long is reported as not alive, with "
+                   "all stacks in the log (default: 30)",
+                   1000, &server.liveness_timeout_ms, kMinLivenessMs),
+      DurationFlag("--watchdog-timeout", "SECONDS",
+                   "One that finishes none for this long ends the process with 70; 0: never "
+                   "(default: 120)",
+                   1000, &server.watchdog_timeout_ms),
       MakeFlag("--reflection", "BOOL", "Answer gRPC reflection (default: true)",
                &server.reflection),
   };
@@ -161,7 +174,7 @@ Command ServeCommand() {
       .summary = "Serve a model over gRPC until SIGTERM or Ctrl-C",
       .examples = R"(The port opens first and calls are answered MODEL_LOADING; the log on stderr
 names each phase of loading and ends with a line that begins with "serving".
-SIGTERM or Ctrl-C drains and ends with 0; a second one ends at once.
+SIGTERM or Ctrl-C drains and ends with 0; a second one ends at once, with 130.
 
 Examples:
   quire serve models/SmolLM2-135M-Instruct.Q4_1.gguf

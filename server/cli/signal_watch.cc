@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ SignalWatch::~SignalWatch() {
 }
 
 void SignalWatch::Watch() {
+  pthread_setname_np(pthread_self(), "quire-signals");
   while (true) {
     pollfd fds[] = {{signal_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
     if (poll(fds, 2, -1) < 0 && errno != EINTR) return;

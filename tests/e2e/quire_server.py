@@ -72,11 +72,12 @@ def smollm2():
 class Server:
     """`quire serve` on a free port, ready when the constructor returns; a context manager."""
 
-    def __init__(self, model, *flags, drain_delay="0", metrics_listen="127.0.0.1:0"):
+    def __init__(self, model, *flags, drain_delay="0", listen="127.0.0.1:0",
+                 metrics_listen="127.0.0.1:0"):
         os.makedirs(WORK, exist_ok=True)
         handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
         self.process = subprocess.Popen(
-            [BINARY, "serve", model, "--listen", "127.0.0.1:0", "--drain-delay", drain_delay,
+            [BINARY, "serve", model, "--listen", listen, "--drain-delay", drain_delay,
              "--metrics-listen", metrics_listen, *flags],
             stdin=subprocess.DEVNULL, stdout=handle, stderr=handle)
         os.close(handle)

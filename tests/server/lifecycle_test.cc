@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "grpc/health/v1/health.pb.h"
 
 #include "quire/v1/model.pb.h"
@@ -87,7 +88,9 @@ TEST_F(LifecycleTest, AnAddressIsAHostAndAPort) {
 }
 
 TEST_F(LifecycleTest, HealthKnowsItsNamesAndTellsChanges) {
-  Open();
+  ServerConfig config;
+  config.liveness_timeout_ms = 100;
+  Open(std::move(config));
   auto ready = Watch("");
   auto alive = Watch("liveness");
   EXPECT_EQ(NextHealth(*ready), "NOT_SERVING");
@@ -101,6 +104,22 @@ TEST_F(LifecycleTest, HealthKnowsItsNamesAndTellsChanges) {
   engine_->StopHeart();
   EXPECT_EQ(NextHealth(*alive), "NOT_SERVING");
   EXPECT_EQ(NextHealth(*ready), "NOT_SERVING");
+  engine_->StartHeart();
+  EXPECT_EQ(NextHealth(*alive), "SERVING");
+  EXPECT_EQ(NextHealth(*ready), "SERVING");
+}
+
+TEST_F(LifecycleTest, AnEngineThatDoesNotMoveAgainIsReportedOnceAndCallsForTheEnd) {
+  absl::Notification stuck;
+  ServerConfig config;
+  config.liveness_timeout_ms = 50;
+  config.watchdog_timeout_ms = 100;
+  config.on_stuck = [&] { stuck.Notify(); };  // twice would abort
+  Open(std::move(config));
+  Load();
+  engine_->StopHeart();
+  EXPECT_TRUE(stuck.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  EXPECT_EQ(Check("liveness"), "NOT_SERVING");
 }
 
 TEST_F(LifecycleTest, WatchesEndWithTheServer) {

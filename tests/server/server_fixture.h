@@ -22,9 +22,12 @@ class ServerFixture : public testing::Test {
   // Port open, nothing loaded.
   void Open(ServerLimits limits = {}) {
     ServerConfig config;
+    config.limits = limits;
+    Open(std::move(config));
+  }
+  void Open(ServerConfig config) {
     config.listen = "127.0.0.1:0";
     config.model_aliases = {"fake"};
-    config.limits = limits;
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);

@@ -64,6 +64,7 @@ class FakeEngine final : public Engine {
   void FailSubmits(const absl::Status& status);
   // The heartbeat stands still.
   void StopHeart() { heart_stopped_.store(true); }
+  void StartHeart() { heart_stopped_.store(false); }
   // Returns when all sequences have ended. Fails the test after a minute.
   void WaitUntilIdle();
 

@@ -1,0 +1,260 @@
+"""What ends the server in each of its states: exit codes, what clients see, a new start."""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import grpc
+from quire_server import (ANSWER_S, BINARY, START_S, WORK, Answer, Server, greedy, health_pb2,
+                          health_pb2_grpc, generation_pb2_grpc, smollm2, tiny_model)
+
+LONG = 200  # tokens: seconds of work
+PROMPT = [1000 + (7 * i) % 5000 for i in range(1000)]
+
+
+def long_request(max_tokens=LONG, prompt=(1, 2, 3)):
+    return greedy(list(prompt), max_tokens)
+
+
+class Stream:
+    """A request that runs while the test does something else."""
+
+    def __init__(self, server, request):
+        self._events = server.generation.Generate(request, timeout=ANSWER_S)
+        self.seen = []
+
+    def wait_for(self, kind):
+        for event in self._events:
+            self.seen.append(event)
+            if event.WhichOneof("event") == kind:
+                return
+        raise AssertionError(f"the stream ended without {kind}: {self.seen}")
+
+    def finish(self):
+        """The rest of it: the status's code and the reason in its message, or OK."""
+        try:
+            self.seen += self._events
+        except grpc.RpcError as error:
+            return error.code().name, error.details().split(":")[0]
+        return "OK", ""
+
+    def cancel(self):
+        self._events.cancel()
+
+    def num_tokens(self):
+        return sum(len(event.delta.token_ids) for event in self.seen)
+
+
+def start(*flags, **kwargs):
+    # Prompts in small chunks, so that a long one takes many steps.
+    return Server(smollm2(), "--kv-cache", "64MiB", "--max-num-seqs", "8",
+                  "--max-num-batched-tokens", "32", *flags, **kwargs)
+
+
+def in_state(server, state):
+    """A stream that has brought the server into this state; None where there is none."""
+    if state == "idle":
+        return None
+    stream = Stream(server, long_request())
+    stream.wait_for("delta")
+    if state == "prefill":
+        # Another stream's tokens show that there were steps since this one was accepted.
+        clock, stream = stream, Stream(server, long_request(max_tokens=20, prompt=PROMPT))
+        stream.wait_for("accepted")
+        for _ in range(3):
+            clock.wait_for("delta")
+        clock.cancel()
+    if state == "draining":
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for_log("draining")
+    return stream
+
+
+def wait_for_exit(server):
+    server.process.wait(START_S)
+    return server.process.returncode
+
+
+class Loading:
+    """A server that does not come to the end of loading: its tokenizer.json is a pipe."""
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="loading.", dir=WORK)
+        model = os.path.join(self.folder, "model")
+        shutil.copytree(tiny_model(), model)
+        os.mkfifo(os.path.join(model, "tokenizer.json"))
+        self.log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
+        self.process = subprocess.Popen([BINARY, "serve", model, "--listen", "127.0.0.1:0"],
+                                        stdout=self.log, stderr=self.log)
+        until = time.monotonic() + START_S
+        address = None
+        while address is None and time.monotonic() < until:
+            with open(self.log.name, encoding="utf-8") as log:
+                address = re.search(r"127\.0\.0\.1:([1-9]\d*)", log.read())
+            time.sleep(0.01)
+        self.channel = grpc.insecure_channel(address.group(0))
+        return self
+
+    def __exit__(self, *_):
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+        shutil.rmtree(self.folder)
+
+    def ask(self):
+        stub = generation_pb2_grpc.GenerationServiceStub(self.channel)
+        return Answer(stub.Generate(long_request(), timeout=ANSWER_S))
+
+    def health(self, service):
+        stub = health_pb2_grpc.HealthStub(self.channel)
+        return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status
+
+
+class KillMatrixTest(unittest.TestCase):
+    def test_while_loading_calls_are_told_so_and_a_signal_ends_at_once(self):
+        for sent, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+            with self.subTest(sent), Loading() as loading:
+                answer = loading.ask()
+                self.assertEqual(answer.error.code(), grpc.StatusCode.UNAVAILABLE)
+                self.assertEqual(answer.info().reason, "MODEL_LOADING")
+                self.assertEqual(loading.health("liveness"),
+                                 health_pb2.HealthCheckResponse.SERVING)
+                self.assertEqual(loading.health(""), health_pb2.HealthCheckResponse.NOT_SERVING)
+                loading.process.send_signal(sent)
+                self.assertEqual(loading.process.wait(START_S), code)
+
+    def test_a_first_signal_lets_what_runs_finish(self):
+        for state in ("idle", "prefill", "decode"):
+            with self.subTest(state), start("--drain-timeout", "100") as server:
+                stream = in_state(server, state)
+                server.process.send_signal(signal.SIGTERM)
+                if stream is not None:
+                    self.assertEqual(stream.finish(), ("OK", ""))
+                    self.assertEqual(stream.num_tokens(), 20 if state == "prefill" else LONG)
+                self.assertEqual(wait_for_exit(server), 0)
+
+    def test_what_does_not_finish_in_time_is_told_draining(self):
+        for state in ("prefill", "decode"):
+            with self.subTest(state), start("--drain-timeout", "1ms") as server:
+                stream = in_state(server, state)
+                server.process.send_signal(signal.SIGTERM)
+                self.assertEqual(stream.finish(), ("UNAVAILABLE", "DRAINING"))
+                self.assertEqual(wait_for_exit(server), 0)
+
+    def test_a_second_signal_ends_at_once(self):
+        for state in ("idle", "draining"):
+            with self.subTest(state), start("--drain-timeout", "100", drain_delay="100") as server:
+                stream = in_state(server, state)
+                if stream is None:
+                    server.process.send_signal(signal.SIGTERM)
+                    server.wait_for_log("draining")
+                server.process.send_signal(signal.SIGTERM)
+                self.assertEqual(wait_for_exit(server), 130)
+                if stream is not None:
+                    self.assertEqual(stream.finish()[0], "UNAVAILABLE")
+
+    def test_killed_in_any_state_it_serves_again_on_the_same_port(self):
+        for state in ("idle", "prefill", "decode", "draining"):
+            with self.subTest(state):
+                with start("--drain-timeout", "100") as server:
+                    before = server.ask(long_request(max_tokens=20))
+                    stream = in_state(server, state)
+                    server.process.kill()
+                    self.assertEqual(wait_for_exit(server), -signal.SIGKILL)
+                    if stream is not None:
+                        self.assertEqual(stream.finish()[0], "UNAVAILABLE")
+                with start(listen=server.address) as again:
+                    self.assertEqual(again.address, server.address)
+                    self.assertEqual(again.ask(long_request(max_tokens=20)).tokens, before.tokens)
+
+
+class HeldThread:
+    """Stops one thread of another process, as a device that hangs would."""
+
+    SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+    def __init__(self, pid, name):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm:
+                if comm.read().strip() == name:
+                    self.tid = int(tid)
+        self._ptrace(self.SEIZE)
+        self._ptrace(self.INTERRUPT)
+        os.waitpid(self.tid, self.WALL)
+
+    def _ptrace(self, request):
+        if self.libc.ptrace(request, self.tid, None, None) != 0:
+            error = ctypes.get_errno()
+            raise unittest.SkipTest(f"ptrace({request:#x}): {os.strerror(error)}")
+
+    def let_go(self):
+        self._ptrace(self.DETACH)
+
+    def reap(self):
+        """It is gone only when its tracer has seen so."""
+        os.waitpid(self.tid, self.WALL)
+
+
+class StuckEngineTest(unittest.TestCase):
+    def alive(self, server):
+        return server.health.Check(health_pb2.HealthCheckRequest(service="liveness"),
+                                   timeout=10).status == health_pb2.HealthCheckResponse.SERVING
+
+    def wait_for_life(self, server, alive):
+        until = time.monotonic() + START_S
+        while self.alive(server) != alive:
+            self.assertLess(time.monotonic(), until, server.log())
+            time.sleep(0.02)
+
+    def test_it_is_not_alive_until_it_moves_again(self):
+        with start("--liveness-timeout", "2s") as server:
+            stream = in_state(server, "decode")
+            held = HeldThread(server.process.pid, "quire-engine")
+            self.wait_for_life(server, False)
+            self.assertFalse(server.is_serving())
+            held.let_go()
+            self.wait_for_life(server, True)
+            self.assertTrue(server.is_serving())
+            self.assertEqual(stream.finish(), ("OK", ""))
+            self.assertEqual(stream.num_tokens(), LONG)
+            log = server.log()
+        self.assertIn("not alive (--liveness-timeout)", log)
+        self.assertRegex(log, r"scheduler: 1 running, 0 waiting")
+        self.assertRegex(log, r"thread \d+ quire-engine, state t\\n  no answer within")
+        # A thread that waits for work tells where.
+        self.assertRegex(log, r"thread \d+ quire-text, state S\\n  [^\"]*quire::WorkerPool::Work")
+
+    def test_one_that_never_moves_again_ends_the_process_with_70(self):
+        with start("--liveness-timeout", "2s", "--watchdog-timeout", "3s") as server:
+            stream = in_state(server, "decode")
+            ends = []
+            reader = threading.Thread(target=lambda: ends.append(stream.finish()[0]))
+            reader.start()
+            held = HeldThread(server.process.pid, "quire-engine")
+            held.reap()
+            self.assertEqual(wait_for_exit(server), 70)
+            reader.join(ANSWER_S)
+            self.assertEqual(ends, ["UNAVAILABLE"])
+            self.assertIn("giving up (--watchdog-timeout)", server.log())
+
+    def test_a_drain_that_hangs_ends_too(self):
+        with start("--liveness-timeout", "2s", "--watchdog-timeout", "3s",
+                   "--drain-timeout", "1ms") as server:
+            held = HeldThread(server.process.pid, "quire-engine")
+            server.process.send_signal(signal.SIGTERM)
+            held.reap()
+            self.assertEqual(wait_for_exit(server), 70)
+
+
+if __name__ == "__main__":
+    unittest.main()
