@@ -3,17 +3,23 @@
 # root when all are there. With something missing and neither root nor sudo it prints the one
 # command that helps and exits 4, having changed nothing.
 #
-#   deploy/install.sh [build] [model] [test]      which needs to cover; default: build model
+#   deploy/install.sh [build] [model] [test] [run]     which needs to cover; default: build model,
+#                                                     in an installed tree: run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 needs=("$@")
-[ $# -gt 0 ] || needs=(build model)
+if [ $# -eq 0 ]; then
+  needs=(run)
+  if [ -f CMakeLists.txt ]; then needs=(build model); fi
+fi
+needs_rust=no
 for need in "${needs[@]}"; do
   case "$need" in
-    build | model | test) ;;
+    build | test) needs_rust=yes ;;
+    model | run) ;;
     *)
-      echo "install.sh: unknown need '$need'; known: build, model, test" >&2
+      echo "install.sh: unknown need '$need'; known: build, model, test, run" >&2
       exit 2
       ;;
   esac
@@ -39,8 +45,6 @@ missing_packages() {
   printf '%s\n' "${wanted[@]}" | sort -u | comm -23 - "$listing"
 }
 
-rust_wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' server/text/Cargo.toml)
-
 # cargo_is_old PATH: true where it is older than server/text needs, or does not run.
 cargo_is_old() {
   local has
@@ -49,27 +53,35 @@ cargo_is_old() {
   ! printf '%s\n' "$rust_wanted" "$has" | sort -V -C
 }
 
+# Adds to `missing` what Rust lacks; needs `rust_wanted`.
+add_missing_rust() {
+  local cargo
+  cargo=$(command -v cargo || true)
+  if [ -z "$cargo" ] || cargo_is_old "$cargo"; then
+    if [ -x /usr/bin/cargo ] && ! cargo_is_old /usr/bin/cargo; then
+      echo "install.sh: $cargo is older than $rust_wanted and hides /usr/bin/cargo: update it," >&2
+      echo "  or put /usr/bin before it in PATH" >&2
+      exit 4
+    fi
+    missing+=(cargo-web rustc-web)
+  fi
+  case " ${needs[*]} " in
+    *" test "*)
+      if [ -z "$cargo" ] || [ "$cargo" = /usr/bin/cargo ]; then
+        wanted=(rustfmt-web rust-web-clippy)
+        mapfile -t -O "${#missing[@]}" missing < <(missing_packages)
+      fi
+      ;;
+  esac
+}
+
 listing=$(mktemp)
 trap 'rm -f "$listing"' EXIT
 mapfile -t missing < <(missing_packages)
-
-cargo=$(command -v cargo || true)
-if [ -z "$cargo" ] || cargo_is_old "$cargo"; then
-  if [ -x /usr/bin/cargo ] && ! cargo_is_old /usr/bin/cargo; then
-    echo "install.sh: $cargo is older than $rust_wanted and hides /usr/bin/cargo: update it, or" >&2
-    echo "  put /usr/bin before it in PATH" >&2
-    exit 4
-  fi
-  missing+=(cargo-web rustc-web)
+if [ "$needs_rust" = yes ]; then
+  rust_wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' server/text/Cargo.toml)
+  add_missing_rust
 fi
-case " ${needs[*]} " in
-  *" test "*)
-    if [ -z "$cargo" ] || [ "$cargo" = /usr/bin/cargo ]; then
-      wanted=(rustfmt-web rust-web-clippy)
-      mapfile -t -O "${#missing[@]}" missing < <(missing_packages)
-    fi
-    ;;
-esac
 [ "${#missing[@]}" -gt 0 ] || exit 0
 
 command="apt-get install -y --no-install-recommends ${missing[*]}"
@@ -88,8 +100,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "installing: ${missing[*]}"
-mkdir -p build/logs
 log=build/logs/apt.log
+if [ -f CMakeLists.txt ]; then mkdir -p build/logs; else log=$(mktemp -t quire-apt.XXXXXX); fi
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 "$@" \
     >>"$log" 2>&1 </dev/null
@@ -101,7 +113,7 @@ if ! apt install -y --no-install-recommends "${missing[@]}"; then
   echo "install.sh: apt could not install them ($log). By hand: $command" >&2
   exit 4
 fi
-if cargo_is_old "$(command -v cargo || echo cargo)"; then
+if [ "$needs_rust" = yes ] && cargo_is_old "$(command -v cargo || echo cargo)"; then
   echo "install.sh: '$(command -v cargo || echo cargo)' is still older than $rust_wanted: put" >&2
   echo "  /usr/bin before it in PATH" >&2
   exit 4
