@@ -76,6 +76,9 @@ deploy/install.sh build model test
 phase "model: SmolLM2-135M-Instruct, 98 MB" "10 s, at once where it is there"
 deploy/fetch_model.sh >/dev/null
 
+phase "schemas: Kubernetes' own, for deploy/kubernetes" "10 s, at once where they are there"
+tests/deploy/fetch_schemas.sh >/dev/null
+
 phase "build: release, with tests" "8 min on 2 cores, 1 min with a warm ccache"
 logged configure cmake --preset release "${cmake_flags[@]}"
 logged build cmake --build build/release
