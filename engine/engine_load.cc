@@ -71,6 +71,33 @@ std::string WeightFormat(const ModelFiles& files) {
   return most == bytes.end() ? "none" : InfoOf(most->first).name;
 }
 
+// What is known before anything is loaded, and checked as far as it can be.
+struct Opened {
+  std::unique_ptr<ModelFiles> files;
+  KvPlan kv;
+  int64_t weight_bytes = 0;  // once packed
+  std::unique_ptr<Backend> backend;
+};
+
+absl::StatusOr<Opened> OpenAndPlan(const EngineConfig& config) {
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files =
+      ModelFiles::Open(config.model_path, config.gguf_overrides);
+  if (!files.ok()) return files.status();
+  // Before anything is said or costs time; Transformer::Load finds them again.
+  if (absl::Status status = FindWeights(**files).status(); !status.ok()) return status;
+  const int64_t weight_bytes = NumWeights(**files) * kPackedBytesPerWeight;
+  absl::StatusOr<KvPlan> kv =
+      PlanKv(config, (*files)->config(), AvailableMemoryBytes(), weight_bytes);
+  if (!kv.ok()) return kv.status();
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      CreateCpuBackend({.num_threads = config.num_threads, .isa = std::nullopt});
+  if (!backend.ok()) return backend.status();
+  return Opened{.files = *std::move(files),
+                .kv = *std::move(kv),
+                .weight_bytes = weight_bytes,
+                .backend = *std::move(backend)};
+}
+
 ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const KvPlan& kv,
                         const EngineConfig& config) {
   const GenerationDefaults& defaults = files.generation_defaults();
@@ -132,24 +159,24 @@ SchedulerConfig MakeSchedulerConfig(const EngineConfig& config, const KvPlan& kv
 
 }  // namespace
 
+absl::StatusOr<ModelInfo> Engine::Check(const EngineConfig& config) {
+  absl::StatusOr<Opened> opened = OpenAndPlan(config);
+  if (!opened.ok()) return opened.status();
+  ModelInfo info = DescribeModel(*opened->files, *opened->backend, opened->kv, config);
+  info.weight_bytes = opened->weight_bytes;
+  return info;
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
                                                      const LoadProgress& progress) {
   Phases phases(progress);
-  absl::StatusOr<std::unique_ptr<ModelFiles>> files =
-      ModelFiles::Open(config.model_path, config.gguf_overrides);
-  if (!files.ok()) return files.status();
-  // Before anything is said or costs time; Transformer::Load finds them again.
-  if (absl::Status status = FindWeights(**files).status(); !status.ok()) return status;
-  absl::StatusOr<KvPlan> kv = PlanKv(config, (*files)->config(), AvailableMemoryBytes(),
-                                     NumWeights(**files) * kPackedBytesPerWeight);
-  if (!kv.ok()) return kv.status();
+  absl::StatusOr<Opened> opened = OpenAndPlan(config);
+  if (!opened.ok()) return opened.status();
+  auto& [files, kv, weight_bytes, backend] = *opened;
   phases.Done("open model files");
 
-  absl::StatusOr<std::unique_ptr<Backend>> backend =
-      CreateCpuBackend({.num_threads = config.num_threads, .isa = std::nullopt});
-  if (!backend.ok()) return backend.status();
   absl::StatusOr<std::unique_ptr<Transformer>> transformer =
-      Transformer::Load(**files, **backend, kv->max_model_len);
+      Transformer::Load(*files, *backend, kv.max_model_len);
   if (!transformer.ok()) return transformer.status();
   phases.Done("pack weights");
 
@@ -157,25 +184,25 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
                              .max_num_seqs = config.max_num_seqs,
                              .max_logit_rows = std::max(config.max_num_seqs, kMinLogitRows),
                              .max_samples = config.max_num_seqs * config.max_choices,
-                             .max_model_len = kv->max_model_len};
-  const absl::Status reserved = (*backend)->Reserve((*transformer)->shape(), limits);
+                             .max_model_len = kv.max_model_len};
+  const absl::Status reserved = backend->Reserve((*transformer)->shape(), limits);
   if (!reserved.ok()) return reserved;
   absl::StatusOr<std::unique_ptr<KvStorage>> storage =
-      KvStorage::Open(kv->layout, kv->num_blocks, backend->get());
+      KvStorage::Open(kv.layout, kv.num_blocks, backend.get());
   if (!storage.ok()) return storage.status();
   (*storage)->TouchNow(1);  // the block that the measurement reads
   phases.Done("reserve memory");
 
   absl::StatusOr<StepCosts> costs =
-      MeasureStepCosts(**backend, **transformer, (*storage)->spec(), limits);
+      MeasureStepCosts(*backend, **transformer, (*storage)->spec(), limits);
   if (!costs.ok()) return costs.status();
   phases.Done("measure step costs");
 
   return std::make_unique<EngineLoop>(
-      EngineParts{.info = DescribeModel(**files, **backend, *kv, config),
-                  .scheduler_config = MakeSchedulerConfig(config, *kv, limits, *costs),
+      EngineParts{.info = DescribeModel(*files, *backend, kv, config),
+                  .scheduler_config = MakeSchedulerConfig(config, kv, limits, *costs),
                   .limits = limits,
-                  .backend = *std::move(backend),
+                  .backend = std::move(backend),
                   .transformer = *std::move(transformer),
                   .kv_storage = *std::move(storage)});
 }

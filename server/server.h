@@ -34,6 +34,8 @@ class Server {
   // Opens the port, and that for metrics. FAILED_PRECONDITION where an address is not host:port,
   // UNAVAILABLE where it cannot be bound; the message names it.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config);
+  // Refuses what Start and LoadModel would refuse, but opens no port and loads no weights.
+  static absl::StatusOr<ModelInfo> Check(const ServerConfig& config);
   // Drains with no delay and no patience, if that was not done.
   ~Server();
   Server(const Server&) = delete;

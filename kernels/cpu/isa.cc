@@ -99,7 +99,7 @@ absl::StatusOr<IsaChoice> DetectCpuIsa() {
   if (wanted != nullptr && *wanted != '\0') {
     const std::optional<CpuIsa> isa = IsaNamed(wanted);
     if (!isa.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return absl::FailedPreconditionError(absl::StrCat(
           "QUIRE_CPU_ISA=", wanted, ": unknown; known are reference, avx2, avx512, avx512bf16"));
     }
     if (!MachineRuns(*isa)) {
@@ -113,7 +113,7 @@ absl::StatusOr<IsaChoice> DetectCpuIsa() {
     if (MachineRuns(isa)) choice.isa = isa;
   }
   if (choice.isa == CpuIsa::kReference) {
-    return absl::FailedPreconditionError("this processor lacks AVX2, FMA or F16C");
+    return absl::ResourceExhaustedError("this processor lacks AVX2, FMA or F16C");
   }
   return choice;
 }

@@ -36,7 +36,7 @@ TEST_F(QuireCpuIsa, CapsTheChoice) {
 TEST_F(QuireCpuIsa, UnknownNamesAreRefused) {
   Set("avx1024");
   const auto choice = DetectCpuIsa();
-  EXPECT_EQ(choice.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(choice.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(choice.status().message()).find("avx1024"), std::string::npos);
 }
 
