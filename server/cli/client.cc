@@ -14,6 +14,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "quire/v1/generation.grpc.pb.h"
+#include "server/cli/channel.h"
 
 namespace quire::cli {
 namespace {
@@ -86,11 +87,15 @@ bool IsLoopback(const std::string& address) {
   return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127;
 }
 
-std::unique_ptr<Client> Client::Connect(const std::string& address, std::string* why) {
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   // A proxy of the environment is for the world outside.
   if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::unique_ptr<Client> Client::Connect(const std::string& address, std::string* why) {
+  auto channel = OpenChannel(address);
   const auto deadline = std::chrono::system_clock::now() + kConnectTimeout;
   grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
   while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {

@@ -10,13 +10,16 @@ constexpr char kDefaultAddress[] = "127.0.0.1:50051";
 }  // namespace
 
 std::vector<Flag> EndpointFlags(EndpointOptions* options) {
-  std::vector<Flag> flags = {
-      MakeFlag("--address", "HOST:PORT", "The server to ask (default: 127.0.0.1:50051)",
-               &options->address),
-      MakeFlag("--model", "PATH",
-               "Load this model here instead of asking a server: a folder, or a .gguf file",
-               &options->engine.model_path),
-  };
+  Flag address = MakeFlag("--address", "HOST:PORT", "The server to ask (default: 127.0.0.1:50051)",
+                          &options->address);
+  address.yields_to = "--model";
+  Flag model = MakeFlag("--model", "PATH",
+                        "Load this model here instead of asking a server: a folder, or a .gguf "
+                        "file",
+                        &options->engine.model_path);
+  // QUIRE_MODEL is what the server beside this command serves.
+  model.sources = Sources::kCommandLine;
+  std::vector<Flag> flags = {address, model};
   for (Flag& flag : EngineFlags(&options->engine)) {
     flag.help = absl::StrCat("With --model: ", flag.help);
     flags.push_back(std::move(flag));

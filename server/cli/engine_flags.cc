@@ -6,38 +6,24 @@ namespace {
 constexpr int32_t kMaxThreads = 1024;
 constexpr int32_t kMaxCount = 1 << 20;
 
-Flag AdmissionFlag(AdmissionMode* target) {
-  return {.name = "--admission",
-          .value = "MODE",
-          .help =
-              "optimistic: take memory as it is needed, preempt when it is out; reserve: take "
-              "all at admission, never preempt (default: optimistic)",
-          .set = [target](const std::string& text) {
-            if (text != "optimistic" && text != "reserve") {
-              return absl::InvalidArgumentError(
-                  absl::StrCat("\"", text, "\" is not optimistic or reserve"));
-            }
-            *target = text == "reserve" ? AdmissionMode::kReserve : AdmissionMode::kOptimistic;
-            return absl::OkStatus();
-          }};
-}
-
 Flag BlockSizeFlag(int32_t* target) {
   return {.name = "--block-size",
           .value = "TOKENS",
           .help = "Tokens in a block of KV memory: 16, 32, 64, 128 or 256 (default: 32)",
-          .set = [target](const std::string& text) {
-            int32_t size = 0;
-            absl::Status status = ParseValue(text, &size);
-            if (!status.ok()) return status;
-            // A power of two that divides the attention's splits of 256 tokens.
-            if (size < 16 || size > 256 || (size & (size - 1)) != 0) {
-              return absl::InvalidArgumentError(
-                  absl::StrCat("\"", text, "\" is not 16, 32, 64, 128 or 256"));
-            }
-            *target = size;
-            return absl::OkStatus();
-          }};
+          .set =
+              [target](const std::string& text) {
+                int32_t size = 0;
+                absl::Status status = ParseValue(text, &size);
+                if (!status.ok()) return status;
+                // A power of two that divides the attention's splits of 256 tokens.
+                if (size < 16 || size > 256 || (size & (size - 1)) != 0) {
+                  return absl::InvalidArgumentError(
+                      absl::StrCat("\"", text, "\" is not 16, 32, 64, 128 or 256"));
+                }
+                *target = size;
+                return absl::OkStatus();
+              },
+          .get = [target] { return FormatValue(absl::StrCat(*target)); }};
 }
 
 }  // namespace
@@ -55,22 +41,32 @@ Flag OverrideFlag(std::vector<GgufOverride>* target) {
                 target->push_back(*std::move(parsed));
                 return absl::OkStatus();
               },
+          .get =
+              [target] {
+                std::vector<std::string> texts;
+                for (const GgufOverride& one : *target) texts.push_back(ToText(one));
+                return texts;
+              },
           .repeats = true};
 }
 
 std::vector<Flag> EngineFlags(EngineConfig* config) {
   return {
-      SizeFlag("--threads", "N", "Threads that compute (default: the CPUs of this process)",
-               &config->num_threads, 1, kMaxThreads),
-      SizeFlag("--kv-cache-bytes,--kv-cache", "SIZE",
-               "Memory for keys and values, such as 4GiB (default: a quarter of what is left, at "
-               "most 4GiB)",
-               &config->kv_cache_bytes, 1),
+      OrAuto(SizeFlag("--threads", "N",
+                      "Threads that compute (default: auto, the CPUs of this process)",
+                      &config->num_threads, 1, kMaxThreads),
+             &config->num_threads),
+      OrAuto(SizeFlag("--kv-cache,--kv-cache-bytes", "SIZE",
+                      "Memory for keys and values, such as 4GiB (default: auto, a quarter of what "
+                      "is left, at most 4GiB)",
+                      &config->kv_cache_bytes, 1),
+             &config->kv_cache_bytes),
       BlockSizeFlag(&config->block_size),
-      SizeFlag("--max-model-len", "TOKENS",
-               "Prompt and answer together at most (default: as the model says, as far as the KV "
-               "memory holds it)",
-               &config->max_model_len, 1),
+      OrAuto(SizeFlag("--max-model-len", "TOKENS",
+                      "Prompt and answer together at most (default: auto, as the model says, as "
+                      "far as the KV memory holds it)",
+                      &config->max_model_len, 1),
+             &config->max_model_len),
       SizeFlag("--max-num-seqs", "N", "Sequences that run at once (default: 64)",
                &config->max_num_seqs, 1, kMaxCount),
       SizeFlag("--max-num-batched-tokens", "N",
@@ -78,14 +74,20 @@ std::vector<Flag> EngineFlags(EngineConfig* config) {
                &config->max_num_batched_tokens, 1, kMaxCount),
       SizeFlag("--max-queued-requests", "N", "Requests that wait at once (default: 512)",
                &config->max_queued_requests, 1, kMaxCount),
-      SizeFlag("--max-queued-prefill-tokens", "N",
-               "Prompt tokens that wait at once (default: what four KV pools hold)",
-               &config->max_queued_prefill_tokens, 1),
+      OrAuto(SizeFlag("--max-queued-prefill-tokens", "N",
+                      "Prompt tokens that wait at once (default: auto, what four KV pools hold)",
+                      &config->max_queued_prefill_tokens, 1),
+             &config->max_queued_prefill_tokens),
       DurationFlag("--target-itl", "MS",
                    "While answers are generated, prompts are computed in chunks that keep the time "
                    "between tokens below this (default: 100)",
                    1, &config->target_itl_ms, 1),
-      AdmissionFlag(&config->admission),
+      ChoiceFlag("--admission", "MODE",
+                 "optimistic: take memory as it is needed, preempt when it is out; reserve: take "
+                 "all at admission, never preempt (default: optimistic)",
+                 {Choice<AdmissionMode>{"optimistic", AdmissionMode::kOptimistic},
+                  {"reserve", AdmissionMode::kReserve}},
+                 &config->admission),
       OverrideFlag(&config->gguf_overrides),
       MakeFlag("--prefix-caching", "BOOL",
                "Keep computed prompts for requests that start alike (default: true)",

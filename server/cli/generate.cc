@@ -174,9 +174,11 @@ std::vector<Flag> GenerateFlags(Options* options) {
       {.name = "--return-prompt-token-ids",
        .help = "Show the prompt's token ids too",
        .set =
-           [request](const std::string&) {
-             request->set_return_prompt_token_ids(true);
-             return absl::OkStatus();
+           [request](const std::string& text) {
+             bool returned = false;
+             absl::Status status = ParseValue(text, &returned);
+             if (status.ok()) request->set_return_prompt_token_ids(returned);
+             return status;
            }},
   };
   for (Flag& flag : RequestFlags(request)) flags.push_back(std::move(flag));

@@ -49,15 +49,37 @@ std::shared_ptr<spdlog::logger> NewLogger() {
 
 }  // namespace
 
-void LogAsServer() {
+std::vector<Flag> LogFlags(LogOptions* options) {
+  Flag level = ChoiceFlag("--log-level", "LEVEL",
+                          "What is logged at least: trace, debug, info, warn or error (default: "
+                          "info)",
+                          {Choice<LogLevel>{"trace", LogLevel::kTrace},
+                           {"debug", LogLevel::kDebug},
+                           {"info", LogLevel::kInfo},
+                           {"warn", LogLevel::kWarn},
+                           {"error", LogLevel::kError}},
+                          &options->level);
+  level.reloads = true;
+  return {level, ChoiceFlag("--log-format", "FORMAT",
+                            "text, json, or auto: text on a terminal, else json (default: auto)",
+                            {Choice<LogFormat>{"text", LogFormat::kText},
+                             {"json", LogFormat::kJson},
+                             {"auto", LogFormat::kAuto}},
+                            &options->format)};
+}
+
+void LogAsServer(const LogOptions& options) {
   std::shared_ptr<spdlog::logger> logger = NewLogger();
-  if (isatty(STDERR_FILENO)) {
+  const bool is_text = options.format == LogFormat::kAuto ? isatty(STDERR_FILENO) == 1
+                                                          : options.format == LogFormat::kText;
+  if (is_text) {
     logger->set_formatter(NewFormatter(&TextOfLine, "%H:%M:%S.%e %^%l%$ %*"));
   } else {
     logger->set_formatter(
         NewFormatter(&JsonOfLine, R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%*})"));
   }
   spdlog::set_default_logger(std::move(logger));
+  SetLogLevel(options.level);
 }
 
 void LogAsCommand() {
@@ -65,6 +87,21 @@ void LogAsCommand() {
   logger->set_pattern("quire: %v");
   logger->set_level(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
+}
+
+void SetLogLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kTrace:
+      return spdlog::set_level(spdlog::level::trace);
+    case LogLevel::kDebug:
+      return spdlog::set_level(spdlog::level::debug);
+    case LogLevel::kInfo:
+      return spdlog::set_level(spdlog::level::info);
+    case LogLevel::kWarn:
+      return spdlog::set_level(spdlog::level::warn);
+    case LogLevel::kError:
+      return spdlog::set_level(spdlog::level::err);
+  }
 }
 
 }  // namespace quire::cli

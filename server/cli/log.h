@@ -1,14 +1,36 @@
 #ifndef QUIRE_SERVER_CLI_LOG_H_
 #define QUIRE_SERVER_CLI_LOG_H_
 
+#include <vector>
+
+#include "server/cli/flag.h"
+
 namespace quire::cli {
 
-// Sends the log of a server to stderr: text on a terminal, else one JSON object a line
-// {"time", "level", "message"}, and the fields of lines that have some (server/log_fields.h).
-void LogAsServer();
+// From all to least.
+enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
+enum class LogFormat {
+  kAuto,  // text on a terminal, else JSON
+  kText,
+  kJson,  // one object a line: {"time", "level", "message"} and fields (server/log_fields.h)
+};
+
+struct LogOptions {
+  LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kAuto;
+};
+
+// --log-level and --log-format.
+std::vector<Flag> LogFlags(LogOptions* options);
+
+// Sends the log of a server to stderr.
+void LogAsServer(const LogOptions& options);
 
 // For commands whose log nobody asked for: warnings only, as lines "quire: ...".
 void LogAsCommand();
+
+// Any thread, once it is set which log there is.
+void SetLogLevel(LogLevel level);
 
 }  // namespace quire::cli
 

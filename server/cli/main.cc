@@ -11,7 +11,9 @@
 
 #include "server/cli/command.h"
 #include "server/cli/command_line.h"
+#include "server/cli/nearest.h"
 #include "server/cli/report.h"
+#include "server/cli/variables.h"
 
 namespace quire::cli {
 namespace {
@@ -33,11 +35,13 @@ Three to start with:
 `quire COMMAND --help` shows the flags and examples of a command. Results go to stdout, all else to
 stderr. Exit codes: 0 ok, 1 internal error, 2 usage, 3 model files, 4 memory, port or device,
 5 server unreachable, 6 request refused or failed, 70 fatal while serving, 130 interrupted.
+Every flag can be given as a variable too: QUIRE_MAX_TOKENS for --max-tokens.
 )";
 
 std::vector<Command> AllCommands() {
-  return {ServeCommand(),    ChatCommand(),       GenerateCommand(), InspectCommand(),
-          TokenizeCommand(), DetokenizeCommand(), TemplateCommand(), EvalCommand()};
+  return {ServeCommand(),    ChatCommand(),     GenerateCommand(),
+          InspectCommand(),  TokenizeCommand(), DetokenizeCommand(),
+          TemplateCommand(), EvalCommand(),     HealthcheckCommand()};
 }
 
 void PrintHelp(const std::vector<Command>& commands) {
@@ -64,14 +68,20 @@ ExitCode Run(std::vector<std::string> args) {
   args.erase(args.begin());
   for (const Command& command : commands) {
     if (command.name != name) continue;
-    if (auto code = SetFlags(command, std::move(args))) return *code;
+    const Given given = {.args = std::move(args),
+                         .variables = QuireVariables(environ),
+                         .known_variables = KnownVariables(commands)};
+    if (auto code = SetFlags(command, given)) return *code;
     const ExitCode code = command.run();
     std::cout.flush();
     if (!std::cout) return Fail(ExitCode::kInternal, "cannot write the results to stdout");
     return code;
   }
-  return Fail(ExitCode::kUsage, absl::StrCat("there is no command \"", name,
-                                             "\"; `quire --help` lists the commands"));
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.name);
+  return Fail(ExitCode::kUsage,
+              absl::StrCat("there is no command \"", name, "\"; the nearest is \"",
+                           Nearest(name, names), "\" (`quire --help` lists them)"));
 }
 
 }  // namespace

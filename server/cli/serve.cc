@@ -1,24 +1,31 @@
 // `quire serve`: loads a model and serves it until a signal.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include <spdlog/spdlog.h>
 
 #include "paged_kv/capacity.h"
 #include "server/cli/client.h"
 #include "server/cli/command.h"
+#include "server/cli/command_line.h"
 #include "server/cli/engine_flags.h"
 #include "server/cli/limit_flags.h"
 #include "server/cli/log.h"
 #include "server/cli/open_files.h"
+#include "server/cli/reload.h"
 #include "server/cli/report.h"
 #include "server/cli/signal_watch.h"
 #include "server/server.h"
@@ -34,13 +41,24 @@ struct Options {
 
   ServerConfig server;
   Server::DrainOptions drain = {.delay_ms = 5000, .timeout_ms = 20'000};
+  LogOptions log;
+  bool dry_run = false;
+  Given given;
 };
 
-// What signals ask of the process: to drain, then to be gone at once.
+Command CommandOver(Options* options);
+
+// What signals ask of the process: to drain, then to be gone at once; or to read its configuration
+// again.
 class Stop {
  public:
+  explicit Stop(std::function<void()> on_hangup) : on_hangup_(std::move(on_hangup)) {}
+
   // On the thread of the SignalWatch.
   void OnSignal(int signal) {
+    // Whoever closes the terminal of a server wants it gone.
+    const bool lost_terminal = had_terminal_ && isatty(STDERR_FILENO) == 0;
+    if (signal == SIGHUP && !lost_terminal) return on_hangup_();
     if (loading_) {
       spdlog::info("{} while loading: nothing to drain, ending", strsignal(signal));
       _exit(static_cast<int>(ExitCode::kOk));
@@ -60,31 +78,64 @@ class Stop {
   }
 
  private:
+  const std::function<void()> on_hangup_;
+  const bool had_terminal_ = isatty(STDERR_FILENO) == 1;
   std::atomic<bool> loading_ = true;
   std::atomic<int> signal_ = 0;
   absl::Notification asked_;
 };
 
-void LogSummary(const Server& server, double load_seconds) {
-  const ModelInfo& info = server.model_info();
-  spdlog::info(
-      "serving {} after {:.2f} s: {}, {} weights, {} as held; numerics {}; on {}; KV cache {} "
-      "blocks "
-      "of {} tokens = {} tokens, {}; max sequences {}, max length {}; address {}",
-      server.served_model_name(), load_seconds, info.architecture, info.weight_format,
-      BytesText(info.weight_bytes), info.numerics_mode, info.backend, info.num_blocks,
-      info.block_size, int64_t{info.num_blocks} * info.block_size, BytesText(info.kv_cache_bytes),
-      info.max_num_seqs, info.max_model_len, server.address());
+std::string SummaryOf(const ModelInfo& info) {
+  return absl::StrFormat(
+      "%s, %s weights, %s as held; numerics %s; on %s; KV cache %d blocks of %d tokens = %d "
+      "tokens, %s; max sequences %d, max length %d",
+      info.architecture, info.weight_format, BytesText(info.weight_bytes), info.numerics_mode,
+      info.backend, info.num_blocks, info.block_size, int64_t{info.num_blocks} * info.block_size,
+      BytesText(info.kv_cache_bytes), info.max_num_seqs, info.max_model_len);
 }
 
-ExitCode Serve(const Options& options) {
+// Takes up what may change while it runs.
+void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level) {
+  Options next;
+  const Command again = CommandOver(&next);
+  absl::Status read = SetFlagsAgain(again, given);
+  if (read.ok()) read = CheckEngineFlags(next.server.engine);
+  if (!read.ok()) {
+    spdlog::error("SIGHUP: {}; everything stays as it was", std::string(read.message()));
+    return;
+  }
+  const Reload::Changes changes = reload.Compare(again.flags);
+  // Of two levels, the one that shows more shows the change.
+  SetLogLevel(std::min(log_level, next.log.level));
+  if (!changes.need_restart.empty()) {
+    spdlog::warn("SIGHUP: changed, but taken up by a restart only: {}",
+                 absl::StrJoin(changes.need_restart, ", "));
+  }
+  spdlog::info("SIGHUP: {}", changes.reloaded.empty()
+                                 ? "nothing to reload has changed"
+                                 : "reloaded " + absl::StrJoin(changes.reloaded, ", "));
+  log_level = next.log.level;
+  SetLogLevel(log_level);
+}
+
+// Says what would be served, or fails as serving would.
+ExitCode DryRun(const Options& options) {
+  const absl::StatusOr<ModelInfo> info = Server::Check(options.server);
+  if (!info.ok()) return FailToLoad(info.status());
+  std::cout << "ok: " << SummaryOf(*info) << "\n";
+  return ExitCode::kOk;
+}
+
+ExitCode Serve(Options& options) {
   if (absl::Status status = CheckEngineFlags(options.server.engine); !status.ok()) {
     return Fail(ExitCode::kUsage, status.message());
   }
-  LogAsServer();
+  if (options.dry_run) return DryRun(options);
+  LogAsServer(options.log);
   RaiseOpenFilesLimit();
-  Stop stop;
-  SignalWatch watch({SIGINT, SIGTERM}, [&](int signal) { stop.OnSignal(signal); });
+  Reload reload(CommandOver(&options).flags);
+  Stop stop([&] { ReloadConfig(options.given, reload, options.log.level); });
+  SignalWatch watch({SIGINT, SIGTERM, SIGHUP}, [&](int signal) { stop.OnSignal(signal); });
 
   ServerConfig config = options.server;
   config.on_stuck = [] { _exit(static_cast<int>(ExitCode::kFatal)); };
@@ -107,12 +158,13 @@ ExitCode Serve(const Options& options) {
   if (!loaded.ok()) return FailToLoad(loaded);
   stop.LoadingIsDone();
   const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
-  LogSummary(**server, load_time.count());
+  spdlog::info("serving {} after {:.2f} s: {}; address {}", (*server)->served_model_name(),
+               load_time.count(), SummaryOf((*server)->model_info()), (*server)->address());
 
   const int signal = stop.Wait();
   // A person at the keyboard waits for nobody to notice that readiness went off.
   Server::DrainOptions drain = options.drain;
-  if (signal == SIGINT) drain.delay_ms = 0;
+  if (signal != SIGTERM) drain.delay_ms = 0;
   spdlog::info("{}: draining, at most {:.1f} s; a second signal ends at once", strsignal(signal),
                static_cast<double>(drain.delay_ms + drain.timeout_ms) / 1000);
   const Server::DrainResult result = (*server)->Drain(drain);
@@ -162,26 +214,44 @@ std::vector<Flag> ServeFlags(Options* options) {
                &server.reflection),
   };
   flags.insert(flags.end(), std::begin(more), std::end(more));
+  for (Flag& flag : LogFlags(&options->log)) flags.push_back(std::move(flag));
+  Flag dry_run =
+      Switch("--dry-run", "Check configuration, model files and memory, say the result, end",
+             &options->dry_run);
+  dry_run.sources = Sources::kCommandLine;
+  flags.push_back(dry_run);
   return flags;
+}
+
+Command CommandOver(Options* options) {
+  return {
+      .name = "serve",
+      .summary = "Serve a model over gRPC until SIGTERM or Ctrl-C",
+      .examples = R"(The port opens first and calls are answered MODEL_LOADING; the log on stderr
+names each phase of loading and ends with a line that begins with "serving".
+SIGTERM or Ctrl-C drains and ends with 0; a second one ends at once, with 130. SIGHUP reads
+the configuration again and takes up the log level.
+Each flag may be given as a variable, QUIRE_MAX_NUM_SEQS for --max-num-seqs, or in
+the file of --config; a flag comes before a variable, a variable before the file.
+
+Examples:
+  quire serve models/SmolLM2-135M-Instruct.Q4_1.gguf
+  quire serve models/my-model --listen 127.0.0.1:0 --kv-cache 2GiB --max-model-len 8k
+  quire serve models/my-model --served-model-name house --model-alias default
+  quire serve models/my-model --print-config > quire.toml
+  quire serve --config quire.toml --dry-run)",
+      .flags = ServeFlags(options),
+      .run = [options] { return Serve(*options); },
+      .given = &options->given};
 }
 
 }  // namespace
 
 Command ServeCommand() {
   auto options = std::make_shared<Options>();
-  return {
-      .name = "serve",
-      .summary = "Serve a model over gRPC until SIGTERM or Ctrl-C",
-      .examples = R"(The port opens first and calls are answered MODEL_LOADING; the log on stderr
-names each phase of loading and ends with a line that begins with "serving".
-SIGTERM or Ctrl-C drains and ends with 0; a second one ends at once, with 130.
-
-Examples:
-  quire serve models/SmolLM2-135M-Instruct.Q4_1.gguf
-  quire serve models/my-model --listen 127.0.0.1:0 --kv-cache 2GiB --max-model-len 8k
-  quire serve models/my-model --served-model-name house --model-alias default)",
-      .flags = ServeFlags(options.get()),
-      .run = [options] { return Serve(*options); }};
+  Command command = CommandOver(options.get());
+  command.run = [options] { return Serve(*options); };
+  return command;
 }
 
 }  // namespace quire::cli

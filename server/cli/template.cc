@@ -84,10 +84,12 @@ ExitCode Template(const Options& options) {
 
 Command TemplateCommand() {
   auto options = std::make_shared<Options>();
-  return {
-      .name = "template",
-      .summary = "Conversations to prompts by a chat template, JSON Lines in and out",
-      .examples = R"(A line: {"messages": [...], "tools": [...], "add_generation_prompt": true,
+  Flag model = MakeFlag("--model", "PATH", "Model with a chat template: a folder, or a .gguf file",
+                        &options->model);
+  model.yields_to = "--template";
+  return {.name = "template",
+          .summary = "Conversations to prompts by a chat template, JSON Lines in and out",
+          .examples = R"(A line: {"messages": [...], "tools": [...], "add_generation_prompt": true,
 "continue_final_message": false, "kwargs": {...}, "now": "2025-07-04T09:05:03"}; only messages is
 required; `now` fixes the clock of strftime_now.
 Its result: {"text": "..."}, or {"error": {...}} while the rest go on.
@@ -95,16 +97,15 @@ Its result: {"text": "..."}, or {"error": {...}} while the rest go on.
 Examples:
   echo '{"messages": [{"role": "user", "content": "Hi"}]}' | quire template --model models/my-model
   quire template --template chat_template.jinja --special-tokens tokens.json --file cases.jsonl)",
-      .flags = {MakeFlag("--model", "PATH", "Model with a chat template: a folder, or a .gguf file",
-                         &options->model),
-                MakeFlag("--template", "FILE", "A Jinja file instead of a model's template",
-                         &options->template_file),
-                MakeFlag("--special-tokens", "FILE",
-                         "JSON object with bos_token, eos_token, ... for --template",
-                         &options->special_tokens_file),
-                MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file),
-                OverrideFlag(&options->overrides)},
-      .run = [options] { return Template(*options); }};
+          .flags = {model,
+                    MakeFlag("--template", "FILE", "A Jinja file instead of a model's template",
+                             &options->template_file),
+                    MakeFlag("--special-tokens", "FILE",
+                             "JSON object with bos_token, eos_token, ... for --template",
+                             &options->special_tokens_file),
+                    MakeFlag("--file", "FILE", "Lines to read (default: stdin)", &options->file),
+                    OverrideFlag(&options->overrides)},
+          .run = [options] { return Template(*options); }};
 }
 
 }  // namespace quire::cli
