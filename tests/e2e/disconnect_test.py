@@ -5,7 +5,6 @@ As a soak test: QUIRE_SOAK_S=600 /usr/bin/python3 tests/e2e/disconnect_test.py -
 """
 
 import concurrent.futures
-import os
 import random
 import re
 import threading
@@ -14,7 +13,8 @@ import unittest
 
 import grpc
 
-from quire_server import ANSWER_S, Answer, Server, greedy, pb, sampled, smollm2, tiny_model
+from quire_server import (
+    ANSWER_S, SETTINGS, Answer, Server, greedy, pb, sampled, smollm2, tiny_model)
 
 NUM_STREAMS = 64
 
@@ -110,7 +110,7 @@ class DisconnectTest(unittest.TestCase):
 
     def soak(self, server, requests, cuts, alone):
         """Repeats the round for QUIRE_SOAK_S seconds; prints how the resident set grows."""
-        seconds = float(os.environ.get("QUIRE_SOAK_S", "0"))
+        seconds = float(SETTINGS.get("QUIRE_SOAK_S", "0"))
         started, points = time.monotonic(), []
         while time.monotonic() < started + seconds:
             self.round(server, requests, cuts, alone)

@@ -109,7 +109,7 @@ class CommandLineTest(unittest.TestCase):
 
     def test_help_teaches_every_command(self):
         for command in ["serve", "chat", "generate", "inspect", "tokenize", "detokenize",
-                        "template", "eval"]:
+                        "template", "eval", "healthcheck"]:
             done = quire(command, "--help")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("quire " + command, done.stdout)

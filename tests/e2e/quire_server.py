@@ -14,10 +14,14 @@ import unittest
 import grpc
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BINARY = os.environ.get("QUIRE_BINARY", os.path.join(ROOT, "build", "release", "quire"))
-DATA = os.environ.get("QUIRE_TEST_DATA", os.path.join(ROOT, "tests", "golden"))
-GOLDEN = os.environ.get("QUIRE_GOLDEN", os.path.join(ROOT, "..", "shared", "golden"))
-SMOLLM2 = os.environ.get("QUIRE_SMOLLM2", os.path.join(
+# The suite's own variables. They leave the environment here, because `quire` refuses a QUIRE_
+# variable that it does not know.
+SETTINGS = {name: os.environ.pop(name) for name in list(os.environ)
+            if name.startswith("QUIRE_") and name != "QUIRE_CPU_ISA"}
+BINARY = SETTINGS.get("QUIRE_BINARY", os.path.join(ROOT, "build", "release", "quire"))
+DATA = SETTINGS.get("QUIRE_TEST_DATA", os.path.join(ROOT, "tests", "golden"))
+GOLDEN = SETTINGS.get("QUIRE_GOLDEN", os.path.join(ROOT, "..", "shared", "golden"))
+SMOLLM2 = SETTINGS.get("QUIRE_SMOLLM2", os.path.join(
     ROOT, "build", "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
 WORK = os.path.join(os.path.dirname(BINARY), "e2e")
 START_S = 60  # a server that is not ready by then is broken

@@ -1,0 +1,223 @@
+"""Where settings come from, and what an operator does with a server: as the real binary does it."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+
+from quire_server import BINARY, START_S, Server, tiny_model
+
+SMALL_KV = ["--kv-cache", "16MiB"]  # memory that any machine has
+
+
+def quire(*args, env=None):
+    return subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=60, check=False, env={**os.environ, **(env or {})})
+
+
+class ConfigTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "quire.toml")
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path
+
+    def test_a_server_runs_with_what_its_sources_say(self):
+        self.write('max-num-seqs = 5\nmax-choices = 3\nkv-cache = "32MiB"\n'
+                   'model-alias = ["one", "two"]\n')
+        env = {"QUIRE_CONFIG": self.path, "QUIRE_MAX_CHOICES": "4", "QUIRE_KV_CACHE": "24MiB"}
+        before = dict(os.environ)
+        os.environ.update(env)
+        try:
+            server = Server(tiny_model(), *SMALL_KV)
+        finally:
+            for name in env:
+                del os.environ[name]
+        self.assertEqual(dict(os.environ), before)
+        with server:
+            info = server.info()
+            self.assertEqual(info.limits.max_num_seqs, 5)
+            self.assertEqual(info.limits.max_choices, 4)
+            self.assertLessEqual(info.kv_cache.bytes, 16 << 20)
+            self.assertEqual(list(info.aliases), ["one", "two"])
+
+    def test_the_printed_configuration_can_be_fed_back(self):
+        self.write('# ours\nmodel = "m"\nmax-num-seqs = 32\n')
+        first = quire("serve", "--config", self.path, "--print-config", "--drain-delay", "1",
+                      env={"QUIRE_MAX_CHOICES": "4"})
+        self.assertEqual(first.returncode, 0, first.stderr)
+        for line in ['drain-delay = "1s"  # flag', "max-choices = 4  # QUIRE_MAX_CHOICES",
+                     f"max-num-seqs = 32  # {self.path}:3", "max-logprobs = 20  # default"]:
+            self.assertIn(line + "\n", first.stdout)
+        self.write(first.stdout)
+        again = quire("serve", "--config", self.path, "--print-config")
+        self.assertEqual(again.returncode, 0, again.stderr)
+
+        def values(text):
+            return re.sub("  # .*", "", text)
+
+        self.assertEqual(values(again.stdout), values(first.stdout))
+        self.assertNotIn("# default", again.stdout)
+
+    def test_unknown_names_are_refused_with_the_nearest_one(self):
+        done = quire("serve", "m", env={"QUIRE_LISEN": "x"})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("QUIRE_LISEN", done.stderr)
+        self.assertIn("QUIRE_LISTEN", done.stderr)
+        done = quire("serve", "m", "--config", self.write("\nlisen = 'x'\n"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"{self.path}:2: lisen", done.stderr)
+        self.assertIn("listen", done.stderr)
+
+    def test_what_is_set_for_a_server_stops_no_command_beside_it(self):
+        env = {"QUIRE_LISTEN": "0.0.0.0:50051", "QUIRE_MODEL": tiny_model(),
+               "QUIRE_CONFIG": "/nonexistent", "QUIRE_SERVICE_HOST": "10.0.0.1",
+               "QUIRE_PORT": "tcp://10.0.0.1:50051"}
+        # It asks the server that runs there, and does not load the model itself.
+        done = quire("generate", "--address", "127.0.0.1:1", "hello", env=env)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertEqual(quire("inspect", env=env).returncode, 0)
+
+    def test_a_dry_run_says_what_would_be_served(self):
+        done = quire("serve", tiny_model(), "--dry-run", *SMALL_KV)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\Aok: LlamaForCausalLM, .*KV cache \d+ blocks.*\n\Z")
+        with Server(tiny_model(), *SMALL_KV) as server:
+            summary = re.search(r'"message":"serving .*? s: (.*?); address', server.log()).group(1)
+        self.assertEqual(done.stdout, f"ok: {summary}\n")
+
+    def test_a_dry_run_fails_as_serving_would(self):
+        with tempfile.TemporaryDirectory() as folder:
+            damaged = os.path.join(folder, "damaged.gguf")
+            with open(damaged, "wb") as file:
+                file.write(b"GGUF\3\0\0\0")
+            for code, args in [
+                    (2, [tiny_model(), "--max-num-seqs", "512"]),
+                    (2, [tiny_model(), "--max-model-len", "1G"]),
+                    (2, [tiny_model(), "--listen", "nowhere"]),
+                    (3, [os.path.join(folder, "none")]),
+                    (3, [damaged]),
+                    (4, [tiny_model(), "--kv-cache", "900TiB"])]:
+                with self.subTest(args=args):
+                    dry = quire("serve", *args, "--dry-run")
+                    self.assertEqual(dry.returncode, code, dry.stderr)
+                    self.assertEqual(dry.stdout, "")
+                    listen = [] if "--listen" in args else ["--listen", "127.0.0.1:0"]
+                    real = quire("serve", *args, *listen, "--log-level", "error")
+                    self.assertEqual(real.returncode, code, real.stderr)
+                    # The numbers may differ: of memory that is left.
+                    self.assertEqual(*[re.sub(r"[\d.]+", "N", done.stderr)
+                                       for done in (real, dry)])
+
+    def test_a_dry_run_opens_no_port(self):
+        with Server(tiny_model(), *SMALL_KV) as server:
+            done = quire("serve", tiny_model(), "--dry-run", "--listen", server.address, *SMALL_KV)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_sighup_takes_up_the_log_level_and_names_what_it_cannot(self):
+        self.write('log-level = "info"\nmax-num-seqs = 16\n')
+        with Server(tiny_model(), *SMALL_KV, "--config", self.path) as server:
+            self.write('log-level = "debug"\nmax-num-seqs = 8\nmax-choices = 2\n')
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for_log("reloaded log-level from info to debug")
+            self.assertIn("taken up by a restart only: max-num-seqs, max-choices", server.log())
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for_log("nothing to reload has changed")
+            self.assertEqual(server.log().count("taken up by a restart only"), 1)
+
+            self.write('log-level = "warn"\nmax-num-seq = 8\n')
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for_log(f"{self.path}:2: max-num-seq: there is no such setting")
+            self.assertIn("everything stays as it was", server.log())
+            self.write('log-level = "warn"\n')
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for_log("reloaded log-level from debug to warn")
+            self.assertTrue(server.is_serving())
+            self.assertEqual(server.info().limits.max_num_seqs, 16)
+        self.assertNotIn("draining", server.log())
+
+    def test_a_flag_stays_above_a_file_that_is_read_again(self):
+        self.write('log-level = "warn"\n')
+        with Server(tiny_model(), *SMALL_KV, "--config", self.path,
+                    "--log-level", "info") as server:
+            self.write('log-level = "error"\n')
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for_log("nothing to reload has changed")
+
+    def test_a_server_ends_with_its_terminal(self):
+        terminal, theirs = pty.openpty()
+        self.addCleanup(os.close, theirs)
+
+        def own_terminal():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        process = subprocess.Popen(
+            [BINARY, "serve", tiny_model(), "--listen", "127.0.0.1:0", *SMALL_KV], stdin=theirs,
+            stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=own_terminal)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        shown, until = b"", time.monotonic() + START_S
+        while b"serving" not in shown and time.monotonic() < until:
+            if select.select([terminal], [], [], 1)[0]:
+                shown += os.read(terminal, 4096)
+        self.assertIn(b"serving", shown)
+        os.close(terminal)
+        self.assertEqual(process.wait(60), 0)
+
+    def test_the_format_of_the_log_is_chosen(self):
+        for form, pattern in [("text", r"\A\d\d:\d\d:\d\d\.\d\d\d info "), ("json", r'\A{"time":"'),
+                              ("auto", r'\A{"time":"')]:
+            with self.subTest(form), Server(tiny_model(), *SMALL_KV, "--log-format",
+                                            form) as server:
+                self.assertRegex(server.log(), pattern)
+                if form != "text":
+                    for line in server.log().splitlines():
+                        self.assertEqual(set(json.loads(line)) & {"time", "level", "message"},
+                                         {"time", "level", "message"})
+
+
+class HealthcheckTest(unittest.TestCase):
+    def check(self, address, *flags):
+        done = quire("healthcheck", "--address", address, *flags)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 0 if done.returncode == 0 else 1, done.stderr)
+        return done.returncode
+
+    def test_tells_readiness_and_liveness_apart(self):
+        with Server(tiny_model(), *SMALL_KV, drain_delay="3600") as server:
+            self.assertEqual(self.check(server.address), 0)
+            self.assertEqual(self.check(server.address, "--service", "liveness"), 0)
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_log("draining")
+            until = time.monotonic() + START_S
+            while server.is_serving() and time.monotonic() < until:
+                pass
+            self.assertEqual(self.check(server.address), 6)
+            self.assertEqual(self.check(server.address, "--service", "liveness"), 0)
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(60)
+
+    def test_says_that_no_server_answers(self):
+        self.assertEqual(self.check("127.0.0.1:1"), 5)
+        self.assertEqual(self.check("127.0.0.1:1", "--timeout", "1ms"), 5)
+
+    def test_takes_the_address_from_the_environment(self):
+        with Server(tiny_model(), *SMALL_KV) as server:
+            done = quire("healthcheck", env={"QUIRE_ADDRESS": server.address})
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
