@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from deploy_files import BINARY, ROOT, UID, log, metrics_flags, read
+from deploy_files import BINARY, ROOT, UID, log, read
 
 START_S = 60  # a server that is not ready by then is broken
 MODEL = os.path.join(ROOT, "tests", "golden", "models", "llama_gqa_llama3")
@@ -91,7 +91,7 @@ class InstallTest(unittest.TestCase):
         reading, writing = os.pipe()
         server = subprocess.Popen(
             [*as_nobody, self.quire, "serve", self.model, "--listen", "127.0.0.1:0",
-             "--kv-cache", "64MiB", "--drain-delay", "0", *metrics_flags()],
+             "--metrics-listen", "127.0.0.1:0", "--kv-cache", "64MiB", "--drain-delay", "0"],
             stdin=subprocess.DEVNULL, stdout=writing, stderr=writing, **popen)
         os.close(writing)
         os.set_blocking(reading, False)
