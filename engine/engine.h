@@ -62,7 +62,7 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Load(const EngineConfig& config,
                                                       const LoadProgress& progress);
   // Refuses what Load would refuse before it takes memory: options, files, device, and weights or a
-  // KV pool that do not fit. What it tells of the model is what Load would. Cost: as InspectModel.
+  // KV pool that do not fit. Tells what Load would, weights before padding. Cost: InspectModel's.
   static absl::StatusOr<ModelInfo> Check(const EngineConfig& config);
   // Ends what is left with kDraining and joins the thread.
   virtual ~Engine() = default;
