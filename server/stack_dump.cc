@@ -109,7 +109,8 @@ std::string ThreadText(pid_t tid) {
   const size_t name = line.find('(');
   const size_t end = line.rfind(')');
   if (end == std::string::npos || end + 2 >= line.size()) return absl::StrCat(tid, ", ended");
-  return absl::StrCat(tid, " ", line.substr(name + 1, end - name - 1), ", state ", line.substr(end + 2, 1));
+  return absl::StrCat(tid, " ", line.substr(name + 1, end - name - 1), ", state ",
+                      line.substr(end + 2, 1));
 }
 
 std::vector<pid_t> OtherThreads() {

@@ -19,7 +19,7 @@ def quire(*args, stdout=subprocess.PIPE):
 
 class ExitCodeTest(unittest.TestCase):
     def ends(self, code, *args, says=""):
-        """A line of its own on stderr tells why, and holds `says`; a server's log may precede it."""
+        """A line on stderr tells why, and holds `says`; a server's log may precede it."""
         done = quire(*args)
         self.assertEqual(done.returncode, code, done.stderr)
         if code != 0:
