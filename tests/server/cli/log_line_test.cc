@@ -1,5 +1,6 @@
 #include "server/cli/log_line.h"
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,7 @@ namespace quire::cli {
 namespace {
 
 nlohmann::json Parsed(const std::string& line) {
-  return nlohmann::json::parse("{" + JsonOfLine(line) + "}");
+  return nlohmann::json::parse(absl::StrCat("{", JsonOfLine(line), "}"));
 }
 
 TEST(LogLineTest, FieldsAreKeysInJsonAndPairsInText) {
