@@ -74,8 +74,8 @@ std::string GrpcVersion() { return grpc::Version(); }
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
   const ServerConfig& config = core.config();
-  if (absl::Status status = CheckListenAddress("--listen", config.listen); !status.ok())
-    return status;
+  const absl::Status right = CheckListenAddress("--listen", config.listen);
+  if (!right.ok()) return right;
   gpr_set_log_function(&Log);
   if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);
