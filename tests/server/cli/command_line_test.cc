@@ -68,9 +68,9 @@ struct Sample {
 
 // Two texts of different values, found by trying: so that a new flag needs no row in a table here.
 std::pair<Sample, Sample> SamplesOf(const std::string& name) {
-  const char* const kTexts[] = {"true",    "false", "16",      "32",        "70000", "80000",
-                                "3s",      "4s",    "a=int:1", "b=int:2",   "debug", "error",
-                                "reserve", "text",  "json",    "optimistic"};
+  const char* const kTexts[] = {"true",    "false", "16",      "32",         "70000", "80000",
+                                "3s",      "4s",    "a=int:1", "b=int:2",    "debug", "error",
+                                "reserve", "text",  "json",    "optimistic", "5",     "6"};
   std::vector<Sample> samples;
   for (const char* text : kTexts) {
     const Command command = ServeCommand();
