@@ -217,7 +217,7 @@ class StuckEngineTest(unittest.TestCase):
             time.sleep(0.02)
 
     def test_it_is_not_alive_until_it_moves_again(self):
-        with start("--liveness-timeout", "2s") as server:
+        with start("--liveness-timeout", "5s") as server:
             stream = in_state(server, "decode")
             held = HeldThread(server.process.pid, "quire-engine")
             self.wait_for_life(server, False)
@@ -235,7 +235,7 @@ class StuckEngineTest(unittest.TestCase):
         self.assertRegex(log, r"thread \d+ quire-text, state S\\n  [^\"]*quire::WorkerPool::Work")
 
     def test_one_that_never_moves_again_ends_the_process_with_70(self):
-        with start("--liveness-timeout", "2s", "--watchdog-timeout", "3s") as server:
+        with start("--liveness-timeout", "4s", "--watchdog-timeout", "6s") as server:
             stream = in_state(server, "decode")
             ends = []
             reader = threading.Thread(target=lambda: ends.append(stream.finish()[0]))
@@ -248,7 +248,7 @@ class StuckEngineTest(unittest.TestCase):
             self.assertIn("giving up (--watchdog-timeout)", server.log())
 
     def test_a_drain_that_hangs_ends_too(self):
-        with start("--liveness-timeout", "2s", "--watchdog-timeout", "3s",
+        with start("--liveness-timeout", "4s", "--watchdog-timeout", "6s",
                    "--drain-timeout", "1ms") as server:
             held = HeldThread(server.process.pid, "quire-engine")
             server.process.send_signal(signal.SIGTERM)
