@@ -222,6 +222,7 @@ class StuckEngineTest(unittest.TestCase):
             held = HeldThread(server.process.pid, "quire-engine")
             self.wait_for_life(server, False)
             self.assertFalse(server.is_serving())
+            server.wait_for_log("no answer within")  # the report comes after the change
             held.let_go()
             self.wait_for_life(server, True)
             self.assertTrue(server.is_serving())
