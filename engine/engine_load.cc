@@ -198,8 +198,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
   if (!costs.ok()) return costs.status();
   phases.Done("measure step costs");
 
+  ModelInfo info = DescribeModel(*files, *backend, kv, config);
   return std::make_unique<EngineLoop>(
-      EngineParts{.info = DescribeModel(*files, *backend, kv, config),
+      EngineParts{.info = std::move(info),
                   .scheduler_config = MakeSchedulerConfig(config, kv, limits, *costs),
                   .limits = limits,
                   .backend = std::move(backend),
