@@ -93,7 +93,7 @@ TEST_F(FlowTest, NoMessageExceedsItsLimit) {
 
 TEST_F(FlowTest, AReaderThatDoesNotReadIsEndedAsSlow) {
   ServerLimits limits;
-  limits.slow_reader_timeout_ms = 1'000;
+  limits.slow_reader_timeout_ms = 5'000;  // also for what lies before the status
   StartHuge(limits);
   TestClient reader(server_->port(), /*small_windows=*/true);
   auto stream = reader.Generate(TextRequest("x"));
