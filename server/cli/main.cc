@@ -78,6 +78,7 @@ ExitCode Run(std::vector<std::string> args) {
     return code;
   }
   std::vector<std::string> names;
+  names.reserve(commands.size());
   for (const Command& command : commands) names.push_back(command.name);
   return Fail(ExitCode::kUsage,
               absl::StrCat("there is no command \"", name, "\"; the nearest is \"",
