@@ -26,14 +26,12 @@ Choice::Choice(uint32_t index, const TextRules& rules, bool stream)
     : index_(index), stream_(stream), wants_logprobs_(rules.wants_logprobs), deltas_(rules) {}
 
 bool Choice::Add(int32_t token_id, const LogprobList* scores, size_t score) {
-  if (deltas_.stop_string() != nullptr) return false;
+  if (is_stopped()) return false;
   deltas_.Add(token_id, scores, score);
-  return deltas_.stop_string() != nullptr;
+  return is_stopped();
 }
 
-bool Choice::is_failed() const {
-  return end_ && deltas_.stop_string() == nullptr && !StatusOfEnd(*end_).ok();
-}
+bool Choice::is_failed() const { return end_ && !is_stopped() && !StatusOfEnd(*end_).ok(); }
 
 v1::FinishReason Choice::finish_reason() const {
   return is_stopped() ? v1::FINISH_REASON_STOP : FinishReasonOf(end_->reason);
@@ -41,7 +39,7 @@ v1::FinishReason Choice::finish_reason() const {
 
 bool Choice::Next(v1::GenerateResponse* response) {
   if (is_told_) return false;
-  const bool is_over = end_ || deltas_.stop_string() != nullptr;
+  const bool is_over = end_ || is_stopped();
   if (is_over && !is_flushed_) {
     is_flushed_ = true;
     deltas_.Flush();

@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<ModelText>> OpenText(const EngineConfig& config) 
 }  // namespace
 
 absl::StatusOr<ModelInfo> Server::Check(const ServerConfig& config) {
-  if (absl::Status status = CheckListenAddress("--listen", config.listen); !status.ok())
-    return status;
+  const absl::Status right = CheckListenAddress("--listen", config.listen);
+  if (!right.ok()) return right;
   if (!config.metrics_listen.empty()) {
     absl::Status status = CheckListenAddress("--metrics-listen", config.metrics_listen);
     if (!status.ok()) return status;

@@ -3,16 +3,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace quire {
 namespace {
 
-constexpr char kBegin = '\x1e';
-constexpr char kSeparator = '\x1f';
+constexpr absl::string_view kBegin = "\x1e";
+constexpr absl::string_view kSeparator = "\x1f";
 
 }  // namespace
 
-LogFields::LogFields(absl::string_view message) : line_(absl::StrCat("\x1e", message)) {}
+LogFields::LogFields(absl::string_view message) : line_(absl::StrCat(kBegin, message)) {}
 
 LogFields& LogFields::Add(absl::string_view key, absl::string_view text) {
   AddJson(key, QuoteAscii(text));
@@ -30,13 +31,13 @@ LogFields& LogFields::AddMs(absl::string_view key, int64_t us) {
 }
 
 void LogFields::AddJson(absl::string_view key, absl::string_view value) {
-  absl::StrAppend(&line_, "\x1f", key, "=", value);
+  absl::StrAppend(&line_, kSeparator, key, "=", value);
 }
 
 LogLine ParseLogLine(absl::string_view line) {
-  if (line.empty() || line.front() != kBegin) return {.message = line};
+  if (!absl::ConsumePrefix(&line, kBegin)) return {.message = line};
   LogLine parsed;
-  for (const absl::string_view part : absl::StrSplit(line.substr(1), kSeparator)) {
+  for (const absl::string_view part : absl::StrSplit(line, kSeparator)) {
     if (parsed.message.data() == nullptr) {
       parsed.message = part;
     } else {

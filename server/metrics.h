@@ -23,7 +23,7 @@ namespace quire {
 
 // What has the server been asked, and what became of it? Counts requests for /metrics. What the
 // engine and the process know is not counted here but read when it is asked for
-// (engine_metrics.h, process_metrics.h). deploy/README.md lists all names.
+// (engine_metrics.h, process_metrics.h). deploy/METRICS.md lists all names.
 //
 // Labels have no values but those of fixed lists, and the model's name. Any thread; nothing here is
 // called by the engine's. Counters are atomic, histograms have a lock for moments.

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -19,6 +18,8 @@
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace quire {
 namespace {
@@ -70,14 +71,7 @@ std::unique_ptr<Frames> FramesOf(pid_t tid, int64_t patience_ms) {
   info.si_uid = getuid();
   info.si_value.sival_ptr = frames.get();
   if (syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, Signal(), &info) != 0) return nullptr;
-  timespec until = {};
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += patience_ms / 1000;
-  until.tv_nsec += patience_ms % 1000 * 1'000'000;
-  if (until.tv_nsec >= 1'000'000'000) {
-    ++until.tv_sec;
-    until.tv_nsec -= 1'000'000'000;
-  }
+  const timespec until = absl::ToTimespec(absl::Now() + absl::Milliseconds(patience_ms));
   while (sem_timedwait(&frames->written, &until) != 0) {
     if (errno == EINTR) continue;
     // It may still answer one day, so what it would write to stays.

@@ -18,8 +18,8 @@ namespace quire::cli {
 struct Said {
   std::vector<std::string> texts;
   std::string origin;  // "flag", "QUIRE_LISTEN", "quire.toml:3"
-  std::string
-      place;  // the same as an error begins: "--listen", "QUIRE_LISTEN", "quire.toml:3: listen"
+  // How errors begin: "--listen", "QUIRE_LISTEN", "quire.toml:3: listen".
+  std::string place;
 };
 
 // One source's word on each flag of a table, by the flag's index; nothing where it is silent.

@@ -2,18 +2,15 @@
 
 import ctypes
 import os
-import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
 import grpc
-from quire_server import (ANSWER_S, BINARY, START_S, WORK, Answer, Server, greedy, health_pb2,
-                          health_pb2_grpc, generation_pb2_grpc, smollm2, tiny_model)
+from quire_server import ANSWER_S, START_S, WORK, Server, greedy, smollm2, tiny_model
 
 LONG = 200  # tokens: seconds of work
 PROMPT = [1000 + (7 * i) % 5000 for i in range(1000)]
@@ -82,54 +79,20 @@ def wait_for_exit(server):
     return server.process.returncode
 
 
-class Loading:
-    """A server that does not come to the end of loading: its tokenizer.json is a pipe."""
-
-    def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="loading.", dir=WORK)
-        model = os.path.join(self.folder, "model")
-        shutil.copytree(tiny_model(), model)
-        os.mkfifo(os.path.join(model, "tokenizer.json"))
-        self.log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
-        self.process = subprocess.Popen([BINARY, "serve", model, "--listen", "127.0.0.1:0"],
-                                        stdout=self.log, stderr=self.log)
-        until = time.monotonic() + START_S
-        address = None
-        while address is None and time.monotonic() < until:
-            with open(self.log.name, encoding="utf-8") as log:
-                address = re.search(r"127\.0\.0\.1:([1-9]\d*)", log.read())
-            time.sleep(0.01)
-        self.channel = grpc.insecure_channel(address.group(0))
-        return self
-
-    def __exit__(self, *_):
-        self.channel.close()
-        self.process.kill()
-        self.process.wait()
-        self.log.close()
-        shutil.rmtree(self.folder)
-
-    def ask(self):
-        stub = generation_pb2_grpc.GenerationServiceStub(self.channel)
-        return Answer(stub.Generate(long_request(), timeout=ANSWER_S))
-
-    def health(self, service):
-        stub = health_pb2_grpc.HealthStub(self.channel)
-        return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status
-
-
 class KillMatrixTest(unittest.TestCase):
     def test_while_loading_calls_are_told_so_and_a_signal_ends_at_once(self):
-        for sent, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
-            with self.subTest(sent), Loading() as loading:
-                answer = loading.ask()
-                self.assertEqual(answer.error.code(), grpc.StatusCode.UNAVAILABLE)
-                self.assertEqual(answer.info().reason, "MODEL_LOADING")
-                self.assertEqual(loading.health("liveness"),
-                                 health_pb2.HealthCheckResponse.SERVING)
-                self.assertEqual(loading.health(""), health_pb2.HealthCheckResponse.NOT_SERVING)
-                loading.process.send_signal(sent)
-                self.assertEqual(loading.process.wait(START_S), code)
+        with tempfile.TemporaryDirectory(prefix="loading.", dir=WORK) as folder:
+            model = shutil.copytree(tiny_model(), os.path.join(folder, "model"))
+            os.mkfifo(os.path.join(model, "tokenizer.json"))  # nobody writes: loading goes on
+            for sent, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+                with self.subTest(sent), Server(model, wait=False) as server:
+                    answer = server.ask(long_request())
+                    self.assertEqual(answer.error.code(), grpc.StatusCode.UNAVAILABLE)
+                    self.assertEqual(answer.info().reason, "MODEL_LOADING")
+                    self.assertTrue(server.is_serving("liveness"))
+                    self.assertFalse(server.is_serving())
+                    server.process.send_signal(sent)
+                    self.assertEqual(wait_for_exit(server), code)
 
     def test_a_first_signal_lets_what_runs_finish(self):
         for state in ("idle", "prefill", "decode"):
@@ -206,13 +169,9 @@ class HeldThread:
 
 
 class StuckEngineTest(unittest.TestCase):
-    def alive(self, server):
-        return server.health.Check(health_pb2.HealthCheckRequest(service="liveness"),
-                                   timeout=10).status == health_pb2.HealthCheckResponse.SERVING
-
     def wait_for_life(self, server, alive):
         until = time.monotonic() + START_S
-        while self.alive(server) != alive:
+        while server.is_serving("liveness") != alive:
             self.assertLess(time.monotonic(), until, server.log())
             time.sleep(0.02)
 

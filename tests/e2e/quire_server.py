@@ -74,10 +74,12 @@ def smollm2():
 
 
 class Server:
-    """`quire serve` on a free port, ready when the constructor returns; a context manager."""
+    """`quire serve` on a free port, ready when the constructor returns; a context manager.
+
+    With wait=False it may still be loading then."""
 
     def __init__(self, model, *flags, drain_delay="0", listen="127.0.0.1:0",
-                 metrics_listen="127.0.0.1:0"):
+                 metrics_listen="127.0.0.1:0", wait=True):
         os.makedirs(WORK, exist_ok=True)
         handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
         self.process = subprocess.Popen(
@@ -92,7 +94,8 @@ class Server:
             self.models = model_pb2_grpc.ModelServiceStub(self.channel)
             self.tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(self.channel)
             self.health = health_pb2_grpc.HealthStub(self.channel)
-            self._wait_until_serving()
+            if wait:
+                self._wait_until_serving()
         except BaseException:
             self.process.kill()
             self.process.wait()
@@ -148,9 +151,10 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"not SERVING after {START_S} s:\n{self.log()}")
 
-    def is_serving(self):
+    def is_serving(self, service=""):
         try:
-            response = self.health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+            request = health_pb2.HealthCheckRequest(service=service)
+            response = self.health.Check(request, timeout=10)
         except grpc.RpcError:
             return False
         return response.status == health_pb2.HealthCheckResponse.SERVING
