@@ -13,7 +13,9 @@ namespace {
 constexpr char kGenerate[] = "Generate";
 
 void AddOrigin(const CallOrigin& origin, LogFields* line) {
+  if (!origin.request_id.empty()) line->Add("request_id", origin.request_id);
   line->Add("peer", origin.peer);
+  if (origin.tenant != nullptr) line->Add("tenant", origin.tenant->name);
   if (!origin.trace_id.empty()) line->Add("trace_id", origin.trace_id);
 }
 
@@ -34,7 +36,7 @@ void AccessLog::OnRecord(const RequestRecord& record) {
   const auto level = is_told ? spdlog::level::info : spdlog::level::debug;
   if (!spdlog::should_log(level)) return;
   LogFields line("request");
-  line.Add("method", kGenerate).Add("request_id", record.request_id);
+  line.Add("method", kGenerate);
   AddOrigin(record.origin, &line);
   AddStatus(record.status, &line);
   if (record.status.ok()) line.Add("finish_reason", record.finish_reason);

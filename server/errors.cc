@@ -2,6 +2,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -71,7 +72,11 @@ std::vector<std::pair<std::string, std::string>> ViolationsOf(const absl::Status
 
 std::optional<int64_t> RetryDelayMs(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
-  if (reason == "QUEUE_FULL" || reason == "QUEUE_TIMEOUT" || reason == "TENANT_QUOTA") return 1000;
+  if (reason == "QUEUE_FULL" || reason == "QUEUE_TIMEOUT") return 1000;
+  if (reason == "TENANT_QUOTA") {
+    int64_t delay_ms = 0;
+    return absl::SimpleAtoi(MetadataOf(status)["retry_after_ms"], &delay_ms) ? delay_ms : 1000;
+  }
   if (reason == "MODEL_LOADING" || reason == "DRAINING" || reason == "ENGINE_RESTARTING") {
     return 2000;
   }

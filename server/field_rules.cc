@@ -135,6 +135,8 @@ constexpr FieldRule kRules[] = {
     Number("GenerationParams.prompt_logprobs", 0.0, &L::max_logprobs, "--max-logprobs"),
 
     Texts("AbortRequest.request_ids", kMaxRequestIdBytes, 1024.0),
+    Texts("AbortAnyRequest.request_ids", kMaxRequestIdBytes, 1024.0),
+    {.field = "SetLogLevelRequest.level", .kind = FieldKind::kEnum},
 
     Text("TokenizeRequest.model", 0.0, kMaxModelNameBytes),
     Text("TokenizeRequest.text", 0.0, &L::max_prompt_bytes, "--max-prompt-bytes"),

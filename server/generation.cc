@@ -15,11 +15,10 @@ double Ms(TimeUs from, TimeUs to) { return static_cast<double>(to - from) / 1000
 
 }  // namespace
 
-Generation::Generation(std::string request_id, CallOrigin origin, v1::GenerateRequest request,
-                       CallTicket ticket, TimeUs deadline, const ServingModel& model,
-                       const ServerLimits& limits, GenerationHost& host, GenerationWriter* writer)
-    : request_id_(std::move(request_id)),
-      origin_(std::move(origin)),
+Generation::Generation(CallOrigin origin, v1::GenerateRequest request, CallTicket ticket,
+                       TimeUs deadline, const ServingModel& model, const ServerLimits& limits,
+                       GenerationHost& host, GenerationWriter* writer)
+    : origin_(std::move(origin)),
       request_(std::move(request)),
       ticket_(std::move(ticket)),
       deadline_(deadline),
@@ -74,6 +73,8 @@ void Generation::Prepare() {
     num_ends_due_ = request->num_choices;
   }
   request->deadline = deadline_;
+  // What one tenant's prompts have in common with another's must not show in its times.
+  request->cache_salt = std::string(origin_.tenant_name());
   SetTimes(params_, arrived_at_, *request);
   SetUp(request);
   const absl::StatusOr<SequenceId> id = engine_.Submit(request, shared_from_this());
@@ -116,6 +117,7 @@ void Generation::SetUp(std::shared_ptr<const Request> request) {
 // ---- From the engine ----
 
 void Generation::OnAccepted(int queue_position, int cached_tokens) {
+  UseQuota(static_cast<int64_t>(engine_request_->prompt_token_ids.size()));
   {
     std::lock_guard<std::mutex> lock(inbox_mu_);
     inbox_.accepted = true;
@@ -301,7 +303,7 @@ int64_t Generation::num_completion_tokens() const {
 }
 
 void Generation::FillAccepted(v1::Accepted* accepted) const {
-  accepted->set_request_id(request_id_);
+  accepted->set_request_id(request_id());
   accepted->set_model(model_.name);
   accepted->set_fingerprint(model_.info.fingerprint);
   *accepted->mutable_params() = params_;

@@ -14,6 +14,7 @@
 
 #include "engine/token_listener.h"
 #include "quire/v1/generation.pb.h"
+#include "server/admission.h"
 #include "server/choice.h"
 #include "server/prompt_events.h"
 #include "server/request_record.h"
@@ -36,9 +37,6 @@ class GenerationWriter {
   // Throws away what the client does not read.
   virtual void Cancel() = 0;
 };
-
-// Counts a call and the bytes of its request for as long as anybody has a copy (ServerCore::Enter).
-using CallTicket = std::shared_ptr<void>;
 
 class Generation;
 class Metrics;
@@ -66,14 +64,15 @@ class GenerationHost {
 // Held by the engine (as listener) and by the host until OnClosed; what ends last, frees it. The
 // transport's end (`writer`) may go away only after OnClosed.
 //
-// Threads: any. Two locks: the engine thread takes only the one of the inbox, for moments; `mu_`
-// orders all calls of the writer.
+// Threads: any. Two locks: the engine thread takes only the one of the inbox (and its tenant's
+// quota's), for moments; `mu_` orders all calls of the writer.
 class Generation final : public TokenListener, public std::enable_shared_from_this<Generation> {
  public:
-  // `request` is checked (CheckGenerate). `deadline`: of the call, on the engine's clock.
-  Generation(std::string request_id, CallOrigin origin, v1::GenerateRequest request,
-             CallTicket ticket, TimeUs deadline, const ServingModel& model,
-             const ServerLimits& limits, GenerationHost& host, GenerationWriter* writer);
+  // `request` is checked (CheckGenerate), `origin` has an id. `deadline`: of the call, on the
+  // engine's clock.
+  Generation(CallOrigin origin, v1::GenerateRequest request, CallTicket ticket, TimeUs deadline,
+             const ServingModel& model, const ServerLimits& limits, GenerationHost& host,
+             GenerationWriter* writer);
 
   // Tokenises the prompt and submits it, unless it has ended. Call once.
   void Prepare();
@@ -97,7 +96,8 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   void OnToken(const NewToken& token, const TokenScores& scores) override;
   void OnEnd(const EndedSequence& end) override;
 
-  const std::string& request_id() const { return request_id_; }
+  const std::string& request_id() const { return origin_.request_id; }
+  const CallOrigin& origin() const { return origin_; }
 
  private:
   // What the engine said and nobody has looked at yet.
@@ -146,8 +146,11 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   int64_t num_completion_tokens() const;
   // A token of this choice was told at this time.
   void CountGap(uint32_t choice, TimeUs at);
-  // Adds to metrics what the choices have got since the last time.
+  // Adds to metrics, and to what its tenant has used, what the choices have got since last time.
   void CountLocked(int64_t num_completion_tokens);
+  void CountTokensLocked(int64_t num_completion_tokens);
+  // Of its tenant, if there is one.
+  void UseQuota(int64_t num_tokens) const;
   void FillAccepted(v1::Accepted* accepted) const;
   void FillFinished(v1::Finished* finished);
   // REQUIRES: mu_ is held, finished_ is false.
@@ -158,7 +161,6 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   void EndAll(SequenceId first_id, EndReason reason);
 
   // Constant after construction.
-  const std::string request_id_;
   const CallOrigin origin_;
   const v1::GenerateRequest request_;
   const CallTicket ticket_;  // pays for request_

@@ -35,19 +35,28 @@ void Generation::CountGap(uint32_t choice, TimeUs at) {
   last_at = at;
 }
 
+void Generation::UseQuota(int64_t num_tokens) const {
+  if (origin_.tenant != nullptr) origin_.tenant->quota->UseTokens(num_tokens, engine_.Now());
+}
+
 void Generation::CountLocked(int64_t num_completion_tokens) {
   if (counted_tokens_ == 0 && num_completion_tokens > 0) {
     host_.metrics().OnFirstToken(Seconds(arrived_at_, seen_.first_token_at));
     host_.metrics().OnPromptTokens(static_cast<int64_t>(engine_request_->prompt_token_ids.size()));
     prompt_is_counted_ = true;
   }
+  CountTokensLocked(num_completion_tokens);
+}
+
+void Generation::CountTokensLocked(int64_t num_completion_tokens) {
   host_.metrics().OnGenerationTokens(num_completion_tokens - counted_tokens_);
+  UseQuota(num_completion_tokens - counted_tokens_);
   counted_tokens_ = num_completion_tokens;
 }
 
 void Generation::FinishLocked(absl::Status status, int64_t completion_tokens) {
   waiting_since_ = engine_.Now();
-  AddMetadata(status, "request_id", request_id_);
+  AddMetadata(status, "request_id", request_id());
   SettleLocked({.status = status, .completion_tokens = completion_tokens, .at = waiting_since_});
   writer_->Finish(status);
 }
@@ -69,8 +78,7 @@ void Generation::RecordIfOverLocked() {
     first_token_at = inbox_.first_token_at;
   }
   if (!ends.is_refused && ends.num_ended < num_ends_due_) return;
-  RequestRecord record{.request_id = request_id_,
-                       .origin = origin_,
+  RequestRecord record{.origin = origin_,
                        .status = std::move(settled_->status),
                        .finish_reason = FinishWord(settled_->finish_reason),
                        .is_accepted = ends.is_accepted,
@@ -90,7 +98,7 @@ void Generation::RecordIfOverLocked() {
     record.cached_tokens = ends.first.cached_tokens;
     if (!prompt_is_counted_) host_.metrics().OnPromptTokens(record.prompt_tokens);
   }
-  host_.metrics().OnGenerationTokens(record.completion_tokens - counted_tokens_);
+  CountTokensLocked(record.completion_tokens);
   settled_.reset();
   host_.OnRecord(record);
 }

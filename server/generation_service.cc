@@ -3,10 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include <grpcpp/support/server_callback.h>
 
 #include "quire/v1/generation.grpc.pb.h"
@@ -30,9 +32,10 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   GenerateReactor(ServerCore& core, CallbackServerContext* context, const ByteBuffer& bytes)
       : core_(core), context_(context) {
     const auto arrived_at = std::chrono::steady_clock::now();
-    const absl::Status status = Begin(bytes);
+    CallOrigin origin = OriginOf(*context);
+    const absl::Status status = Begin(bytes, &origin);
     if (status.ok()) return;
-    core.OnCallEnded("Generate", OriginOf(*context), status, arrived_at);
+    core.OnCallEnded("Generate", origin, status, arrived_at);
     Finish(status);
   }
 
@@ -64,11 +67,12 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   }
 
  private:
-  absl::Status Begin(const ByteBuffer& bytes) {
-    absl::StatusOr<CallTicket> ticket = core_.Enter(static_cast<int64_t>(bytes.Length()));
-    if (!ticket.ok()) return ticket.status();
-    absl::Status status = CheckMetadata();
+  absl::Status Begin(const ByteBuffer& bytes, CallOrigin* origin) {
+    absl::Status status = Identify(*context_, core_, origin);
     if (!status.ok()) return status;
+    absl::StatusOr<CallTicket> ticket =
+        core_.admission().Enter(static_cast<int64_t>(bytes.Length()), *origin);
+    if (!ticket.ok()) return ticket.status();
     const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
     if (!model.ok()) return model.status();
     v1::GenerateRequest request;
@@ -76,13 +80,17 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     if (!status.ok()) return status;
     absl::StatusOr<std::string> id = RequestId(request);
     if (!id.ok()) return id.status();
-    if (CheckRequestId(*id, "request_id").ok()) context_->AddInitialMetadata(kRequestIdKey, *id);
+    if (CheckRequestId(*id, "request_id").ok()) {
+      context_->AddInitialMetadata(kRequestIdKey, *id);
+      origin->request_id = *id;
+    }
     status = CheckGenerate(request, **model, core_.config().limits);
+    if (status.ok()) status = ApplyRights(origin->tenant.get(), &request);
     if (!status.ok()) return status;
     const TimeUs deadline = EngineDeadline(context_->raw_deadline(), (*model)->engine->Now());
     const bool is_tokenized = request.has_token_ids() && request.params().bad_words().empty();
-    auto generation = core_.AddGeneration(*id, OriginOf(*context_), std::move(request),
-                                          *std::move(ticket), deadline, **model, this);
+    auto generation = core_.AddGeneration(*origin, std::move(request), *std::move(ticket), deadline,
+                                          **model, this);
     if (!generation.ok()) return generation.status();
     generation_.store(generation->get());
     if (is_tokenized) {
@@ -93,31 +101,14 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     return absl::OkStatus();
   }
 
-  // Counted as HTTP/2 does (RFC 9113, 6.5.2). gRPC would not answer the call: see kMaxHeaderBytes.
-  absl::Status CheckMetadata() const {
-    constexpr size_t kBytesOfEntry = 32;
-    size_t num_bytes = 0;
-    for (const auto& [key, value] : context_->client_metadata()) {
-      num_bytes += key.size() + value.size() + kBytesOfEntry;
-    }
-    const auto limit = static_cast<size_t>(core_.config().limits.max_metadata_bytes);
-    if (num_bytes <= limit) return absl::OkStatus();
-    return MakeError(absl::StatusCode::kResourceExhausted, "METADATA_TOO_LARGE",
-                     absl::StrCat("the call's metadata has ", num_bytes,
-                                  " bytes, and the limit is ", limit, "; send less"),
-                     {{"current", absl::StrCat(num_bytes)}, {"limit", absl::StrCat(limit)}});
-  }
-
   // From the request (not checked yet), from metadata, or made.
   absl::StatusOr<std::string> RequestId(const v1::GenerateRequest& request) {
     if (!request.request_id().empty()) return request.request_id();
-    const auto& metadata = context_->client_metadata();
-    const auto it = metadata.find(kRequestIdKey);
-    if (it == metadata.end()) return core_.MakeRequestId();
-    const absl::string_view id(it->second.data(), it->second.size());
-    const absl::Status status = CheckRequestId(id, absl::StrCat("metadata ", kRequestIdKey));
+    const std::optional<absl::string_view> id = ValueOf(*context_, kRequestIdKey);
+    if (!id) return core_.MakeRequestId();
+    const absl::Status status = CheckRequestId(*id, absl::StrCat("metadata ", kRequestIdKey));
     if (!status.ok()) return status;
-    return std::string(id);
+    return std::string(*id);
   }
 
   ServerCore& core_;
@@ -128,10 +119,11 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   ByteBuffer buffer_;  // of the write in flight
 };
 
-absl::StatusOr<v1::AbortResponse> Abort(const v1::AbortRequest& request, ServerCore& core) {
-  const absl::Status status = CheckAbort(request, core.config().limits);
+absl::StatusOr<v1::AbortResponse> Abort(const v1::AbortRequest& request, const CallOrigin& origin,
+                                        ServerCore& core) {
+  const absl::Status status = CheckWithoutModel(request, core.config().limits);
   if (!status.ok()) return status;
-  for (const std::string& id : request.request_ids()) core.Abort(id);
+  for (const std::string& id : request.request_ids()) core.Abort(origin.tenant_name(), id);
   return v1::AbortResponse();
 }
 
@@ -151,7 +143,9 @@ class GenerationServiceHandler final : public RawGeneration {
                                   ByteBuffer* out) override {
     return AnswerNow<v1::AbortRequest>(
         {core_, *context, "Abort"}, in, out,
-        [this](const v1::AbortRequest& request) { return quire::Abort(request, core_); });
+        [this](const v1::AbortRequest& request, const CallOrigin& origin) {
+          return quire::Abort(request, origin, core_);
+        });
   }
 
  private:

@@ -14,16 +14,18 @@
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include "server/listen_address.h"
 #include "server/server_core.h"
 
 namespace quire {
 namespace {
 
 constexpr int kSecondMs = 1000;
+constexpr unsigned kCertificateRefreshS = 5;
 
 // Of one call's headers, for all calls. Over it gRPC 1.51 closes the connection, with all streams
 // that others may have on it; what a request may have is max_metadata_bytes, and less.
@@ -68,36 +70,68 @@ void SetConnectionLimits(const ServerConfig& config, grpc::ServerBuilder& builde
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
+// Plaintext, or TLS with files that gRPC looks at again every now and then: certificates are
+// replaced without a restart. Connections that are open keep theirs.
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const TlsFiles& files) {
+  if (!files.is_on()) return grpc::InsecureServerCredentials();
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          files.key, files.certificate, files.client_ca, kCertificateRefreshS));
+  options.watch_identity_key_cert_pairs();
+  if (!files.client_ca.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
 }  // namespace
 
 std::string GrpcVersion() { return grpc::Version(); }
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
   const ServerConfig& config = core.config();
-  const absl::Status right = CheckListenAddress("--listen", config.listen);
-  if (!right.ok()) return right;
+  // gRPC adds it to every server from then on.
+  if (config.reflection && config.access_tokens.empty()) {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  }
+  Services services;
+  services.push_back(MakeGenerationService(core));
+  services.push_back(MakeTokenizerService(core));
+  services.push_back(MakeModelService(core));
+  services.push_back(MakeHealthService(core));
+  return Listen(config, "--listen", config.listen, std::move(services));
+}
+
+absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::OpenAdmin(ServerCore& core) {
+  const ServerConfig& config = core.config();
+  Services services;
+  services.push_back(MakeAdminService(core));
+  return Listen(config, "--admin-listen", config.admin_listen, std::move(services));
+}
+
+absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Listen(const ServerConfig& config,
+                                                                   const char* flag,
+                                                                   const std::string& listen,
+                                                                   Services services) {
   gpr_set_log_function(&Log);
-  if (config.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint);
+  std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint(std::move(services)));
   grpc::ServerBuilder builder;
   SetConnectionLimits(config, builder);
-  endpoint->services_[0] = MakeGenerationService(core);
-  endpoint->services_[1] = MakeTokenizerService(core);
-  endpoint->services_[2] = MakeModelService(core);
-  endpoint->services_[3] = MakeHealthService(core);
   for (const auto& service : endpoint->services_) builder.RegisterService(service.get());
-  builder.AddListeningPort(config.listen, grpc::InsecureServerCredentials(), &endpoint->port_);
+  builder.AddListeningPort(listen, CredentialsOf(config.tls), &endpoint->port_);
   endpoint->server_ = builder.BuildAndStart();
   if (endpoint->server_ == nullptr || endpoint->port_ == 0) {
     return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", config.listen,
-                     ": the address is in use or not of this machine; choose another with "
-                     "--listen (port 0: any free one)"));
+        absl::StrCat("cannot listen on ", listen,
+                     ": the address is in use or not of this machine; choose another with ", flag,
+                     " (port 0: any free one)"));
   }
-  endpoint->address_ =
-      absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":", endpoint->port_);
+  endpoint->address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", endpoint->port_);
   return endpoint;
 }
+
+GrpcEndpoint::GrpcEndpoint(Services services) : services_(std::move(services)) {}
 
 GrpcEndpoint::~GrpcEndpoint() = default;
 

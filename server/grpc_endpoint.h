@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -15,21 +16,26 @@ class Service;
 namespace quire {
 
 class ServerCore;
+struct ServerConfig;
 
 // Each makes one service over the core, which must outlive it.
 std::unique_ptr<grpc::Service> MakeGenerationService(ServerCore& core);
 std::unique_ptr<grpc::Service> MakeTokenizerService(ServerCore& core);
 std::unique_ptr<grpc::Service> MakeModelService(ServerCore& core);
 std::unique_ptr<grpc::Service> MakeHealthService(ServerCore& core);
+std::unique_ptr<grpc::Service> MakeAdminService(ServerCore& core);
 
 // Of the library that is linked: "1.51.1".
 std::string GrpcVersion();
 
-// The open port with all services behind it; nothing of gRPC is seen outside. Owned by Server.
+// An open port with services behind it; nothing of gRPC is seen outside. Owned by Server.
 class GrpcEndpoint {
  public:
-  // Opens config().listen. Fails where the address cannot be used, and names it.
+  // Opens config().listen with the services for clients. Fails where the address cannot be used,
+  // and names it.
   static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Open(ServerCore& core);
+  // Likewise config().admin_listen, with AdminService.
+  static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> OpenAdmin(ServerCore& core);
   ~GrpcEndpoint();
 
   int port() const { return port_; }
@@ -40,9 +46,15 @@ class GrpcEndpoint {
   void Shutdown(int64_t timeout_ms);
 
  private:
-  GrpcEndpoint() = default;
+  using Services = std::vector<std::unique_ptr<grpc::Service>>;
 
-  std::unique_ptr<grpc::Service> services_[4];
+  static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Listen(const ServerConfig& config,
+                                                              const char* flag,
+                                                              const std::string& listen,
+                                                              Services services);
+  explicit GrpcEndpoint(Services services);
+
+  const Services services_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
   std::string address_;

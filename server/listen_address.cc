@@ -2,8 +2,10 @@
 
 #include <cstdint>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include <arpa/inet.h>
 
 namespace quire {
 
@@ -20,6 +22,14 @@ absl::Status CheckListenAddress(absl::string_view flag, absl::string_view listen
   return absl::FailedPreconditionError(absl::StrCat(
       flag, " ", listen,
       ": must be host:port, such as 127.0.0.1:50051 or [::1]:50051 (port 0: any free one)"));
+}
+
+bool IsLoopback(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) return true;
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  in_addr parsed;
+  return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127;
 }
 
 }  // namespace quire

@@ -5,10 +5,12 @@
 
 #include "spdlog/spdlog.h"
 
+#include "server/access_control.h"
 #include "server/listen_address.h"
 #include "server/model_text.h"
 #include "server/server.h"
 #include "server/server_core.h"
+#include "server/tls_files.h"
 
 namespace quire {
 
@@ -31,8 +33,11 @@ absl::StatusOr<std::unique_ptr<ModelText>> OpenText(const EngineConfig& config) 
 }  // namespace
 
 absl::StatusOr<ModelInfo> Server::Check(const ServerConfig& config) {
-  const absl::Status right = CheckListenAddress("--listen", config.listen);
-  if (!right.ok()) return right;
+  if (absl::Status status = CheckListeners(config); !status.ok()) return status;
+  if (absl::Status status = AccessControl(config.access_tokens).Load(); !status.ok()) return status;
+  if (config.tls.is_on()) {
+    if (absl::Status status = CheckTlsFiles(config.tls).status(); !status.ok()) return status;
+  }
   if (!config.metrics_listen.empty()) {
     absl::Status status = CheckListenAddress("--metrics-listen", config.metrics_listen);
     if (!status.ok()) return status;

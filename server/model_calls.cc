@@ -47,6 +47,7 @@ void FillLimits(const ServerCore& core, const ModelInfo& info, v1::ModelLimits* 
   out->set_max_allowed_token_ids(u(limits.max_allowed_token_ids));
   out->set_max_bad_words(u(limits.max_bad_words));
   out->set_max_message_bytes(u(limits.max_message_bytes));
+  out->set_max_requests_per_peer(u(limits.max_requests_per_peer));
 }
 
 void AddFeatures(const ServerCore& core, const ServingModel& model,

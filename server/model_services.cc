@@ -52,7 +52,8 @@ class ModelServiceHandler final : public RawModel {
                                  ByteBuffer* out) override {
     return AnswerNow<v1::ListModelsRequest>(
         {core_, *context, "ListModels"}, in, out,
-        [this](const v1::ListModelsRequest&) -> absl::StatusOr<v1::ListModelsResponse> {
+        [this](const v1::ListModelsRequest&,
+               const CallOrigin&) -> absl::StatusOr<v1::ListModelsResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();
           return quire::ListModels(**model);
@@ -62,7 +63,8 @@ class ModelServiceHandler final : public RawModel {
                                ByteBuffer* out) override {
     return AnswerNow<v1::GetModelRequest>(
         {core_, *context, "GetModel"}, in, out,
-        [this](const v1::GetModelRequest& request) -> absl::StatusOr<v1::GetModelResponse> {
+        [this](const v1::GetModelRequest& request,
+               const CallOrigin&) -> absl::StatusOr<v1::GetModelResponse> {
           const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
           if (!model.ok()) return model.status();
           return quire::GetModel(request, **model, core_);

@@ -2,26 +2,32 @@
 #define QUIRE_SERVER_REQUEST_RECORD_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 #include "scheduler/request.h"
+#include "server/tenant.h"
 
 namespace quire {
 
-// Where a call comes from, as far as logs tell it.
+// Where a call comes from, whose it is, and what it is called.
 struct CallOrigin {
-  std::string peer = "";      // "ipv4:127.0.0.1:40312"
-  std::string trace_id = "";  // of the W3C trace that it is part of; empty: of none
+  std::string request_id = "";  // of Generate, once it is known to be right
+  std::string peer = "";        // "ipv4:127.0.0.1:40312"
+  std::string trace_id = "";    // of the W3C trace that it is part of; empty: of none
+  std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody is asked for a token
+
+  absl::string_view tenant_name() const { return tenant == nullptr ? "" : tenant->name; }
 };
 
 // What became of one Generate call, when its client's status is settled and the engine is done with
 // it. Metrics and access log are made of this alone, so they cannot disagree. Nothing of what a
 // client sent or got is in it but the id.
 struct RequestRecord {
-  std::string request_id = "";
   CallOrigin origin = {};
   absl::Status status = absl::OkStatus();
   const char* finish_reason = "";  // of the first choice, where the status is OK

@@ -5,6 +5,10 @@
 #include <thread>
 #include <utility>
 
+#include "absl/time/time.h"
+#include "spdlog/spdlog.h"
+
+#include "server/access_control.h"
 #include "server/grpc_endpoint.h"
 #include "server/http_listener.h"
 #include "server/operator_pages.h"
@@ -23,10 +27,18 @@ Server::Server(const ServerConfig& config) : core_(std::make_unique<ServerCore>(
 Server::~Server() { Drain({}); }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config) {
+  if (absl::Status status = CheckListeners(config); !status.ok()) return status;
   std::unique_ptr<Server> server(new Server(config));
+  if (absl::Status status = server->ReloadAccess(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<GrpcEndpoint>> endpoint = GrpcEndpoint::Open(*server->core_);
   if (!endpoint.ok()) return endpoint.status();
   server->endpoint_ = *std::move(endpoint);
+  if (!config.admin_listen.empty()) {
+    endpoint = GrpcEndpoint::OpenAdmin(*server->core_);
+    if (!endpoint.ok()) return endpoint.status();
+    server->admin_ = *std::move(endpoint);
+    server->admin_address_ = server->admin_->address();
+  }
   if (!config.metrics_listen.empty()) {
     absl::StatusOr<std::unique_ptr<HttpListener>> http = HttpListener::Open(
         "--metrics-listen", config.metrics_listen,
@@ -45,9 +57,21 @@ void Server::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText> te
 int Server::port() const { return endpoint_->port(); }
 const std::string& Server::address() const { return endpoint_->address(); }
 const std::string& Server::metrics_address() const { return metrics_address_; }
+const std::string& Server::admin_address() const { return admin_address_; }
 const ModelInfo& Server::model_info() const { return core_->model()->info; }
 const std::string& Server::served_model_name() const { return core_->model()->name; }
 SchedulerStats Server::stats() const { return core_->model()->engine->Stats(); }
+
+absl::Status Server::ReloadAccess() {
+  absl::Status status = core_->access().Load();
+  if (status.ok() && core_->config().tls.is_on()) {
+    const absl::StatusOr<absl::Time> expiry = CheckTlsFiles(core_->config().tls);
+    if (!expiry.ok()) return expiry.status();
+    spdlog::info("TLS with {}, which expires at {}", core_->config().tls.certificate,
+                 absl::FormatTime(*expiry, absl::UTCTimeZone()));
+  }
+  return status;
+}
 
 Server::DrainResult Server::Drain(const DrainOptions& options) {
   std::lock_guard<std::mutex> lock(drain_mu_);
@@ -65,6 +89,7 @@ Server::DrainResult Server::Drain(const DrainOptions& options) {
   result.finished = std::max(num_before - result.ended, 0);
   core_->health().Close();
   if (endpoint_ != nullptr) endpoint_->Shutdown(kFlushMs);
+  if (admin_ != nullptr) admin_->Shutdown(kFlushMs);
   http_.reset();  // its pages look at the engine
   core_->Close();
   drain_result_ = result;

@@ -28,11 +28,12 @@ class ServerCore;
 // environment: the command line does.
 //
 // Threads: Drain may be called from any thread, but not while LoadModel or Serve runs; the rest
-// from one. Nothing that a client sends ends the process.
+// from one, unless it says otherwise. Nothing that a client sends ends the process.
 class Server {
  public:
-  // Opens the port, and that for metrics. FAILED_PRECONDITION where an address is not host:port,
-  // UNAVAILABLE where it cannot be bound; the message names it.
+  // Opens the port, and those for metrics and administration. FAILED_PRECONDITION where an address
+  // is not host:port, a file of TLS or tokens is wrong, or what is asked of a listener cannot be
+  // had; UNAVAILABLE where an address cannot be bound. The message names it.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerConfig& config);
   // Refuses what Start and LoadModel would refuse, but opens no port and loads no weights.
   static absl::StatusOr<ModelInfo> Check(const ServerConfig& config);
@@ -53,10 +54,15 @@ class Server {
   int port() const;
   const std::string& address() const;          // "127.0.0.1:50051", with the port that was taken
   const std::string& metrics_address() const;  // of /metrics; empty: there is none
+  const std::string& admin_address() const;    // of AdminService; likewise
   // Of the model that is served. REQUIRES: LoadModel or Serve returned.
   const ModelInfo& model_info() const;
   const std::string& served_model_name() const;
   SchedulerStats stats() const;
+
+  // Reads the files of tokens and TLS again. Not OK: one is wrong; the tokens stay as they were,
+  // and so does TLS if its files cannot be used. Any thread.
+  absl::Status ReloadAccess();
 
   struct DrainOptions {
     int64_t delay_ms = 0;    // readiness is off, but calls are still accepted
@@ -78,6 +84,8 @@ class Server {
   std::unique_ptr<GrpcEndpoint> endpoint_;  // uses core_
   std::unique_ptr<HttpListener> http_;      // likewise; null: off, or drained
   std::string metrics_address_;
+  std::unique_ptr<GrpcEndpoint> admin_;  // uses core_; null: off
+  std::string admin_address_;
   std::mutex drain_mu_;                      // held for as long as the drain takes
   std::optional<DrainResult> drain_result_;  // guarded by drain_mu_
 };

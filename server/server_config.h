@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine_config.h"
+#include "server/tls_files.h"
 
 namespace quire {
 
@@ -17,6 +18,7 @@ struct ServerLimits {
   int64_t max_pending_bytes = 256 << 20;   // of all requests at once, as they were sent
   int32_t max_metadata_bytes = 8 << 10;    // of the headers of one Generate
   int32_t max_concurrent_requests = 1024;  // streams open at once, queued ones included
+  int32_t max_requests_per_peer = 0;       // of them from one host; 0: no limit of its own
   int32_t max_output_tokens = 0;           // where max_tokens is unset; 0: as many as fit
   int32_t max_prompt_bytes = 1 << 20;      // of text, or of a whole conversation
   int32_t max_chat_messages = 4096;
@@ -42,12 +44,19 @@ struct ServerConfig {
   std::string served_model_name;  // empty: the last part of the model's path
   std::vector<std::string> model_aliases;
   ServerLimits limits;
-  bool reflection = true;
+  TlsFiles tls;               // of all gRPC listeners; read again when they change
+  std::string access_tokens;  // file of tokens (access_tokens.h); empty: everybody may call
+  // Tokens may come over a network in plaintext, because something in front of it encrypts.
+  bool allow_plaintext_auth = false;
+  // Where AdminService is, likewise; empty: nowhere. Needs on_drain.
+  std::string admin_listen;
+  bool reflection = true;  // never with access_tokens: it cannot ask for one
   // An engine that finishes no step for so long makes the server unhealthy and is reported, ...
   int64_t liveness_timeout_ms = 30'000;
   // ... for so long calls on_stuck (0: never), which is to end the process: nothing in it can.
   int64_t watchdog_timeout_ms = 120'000;
   std::function<void()> on_stuck;
+  std::function<void()> on_drain;  // AdminService wants it drained; must return at once
 };
 
 }  // namespace quire

@@ -39,11 +39,17 @@ std::string NameOfPath(absl::string_view path) {
   return path.empty() ? "model" : std::string(path);
 }
 
+std::pair<std::string, std::string> KeyOf(const Generation& generation) {
+  return {std::string(generation.origin().tenant_name()), generation.request_id()};
+}
+
 }  // namespace
 
 ServerCore::ServerCore(const ServerConfig& config)
     : config_(config),
       instance_id_(MakeInstanceId()),
+      access_(config.access_tokens),
+      admission_(config_.limits),
       delivery_workers_("quire-delivery", kNumDeliveryWorkers),
       text_workers_("quire-text", kNumTextWorkers),
       ticker_([this] { Tick(); }),
@@ -76,40 +82,18 @@ absl::StatusOr<const ServingModel*> ServerCore::ModelForCall() const {
                    "the model is still being loaded; try again soon");
 }
 
-absl::StatusOr<CallTicket> ServerCore::Enter(int64_t num_bytes) {
-  const int num_calls = num_calls_.fetch_add(1);
-  const int64_t num_pending_bytes = num_pending_bytes_.fetch_add(num_bytes);
-  CallTicket ticket(this, [num_bytes](ServerCore* core) {
-    core->num_calls_.fetch_sub(1);
-    core->num_pending_bytes_.fetch_sub(num_bytes);
-  });
-  const ServerLimits& limits = config_.limits;
-  const auto refuse = [](int64_t current, int64_t limit, absl::string_view what) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                     absl::StrCat(current, what, ", and this server's limit is ", limit),
-                     {{"current", absl::StrCat(current)}, {"limit", absl::StrCat(limit)}});
-  };
-  if (num_calls >= limits.max_concurrent_requests) {
-    return refuse(num_calls, limits.max_concurrent_requests, " calls are open");
-  }
-  if (num_pending_bytes + num_bytes > limits.max_pending_bytes) {
-    return refuse(num_pending_bytes, limits.max_pending_bytes, " bytes of requests are held");
-  }
-  return ticket;
-}
-
 absl::StatusOr<std::shared_ptr<Generation>> ServerCore::AddGeneration(
-    std::string request_id, CallOrigin origin, v1::GenerateRequest request, CallTicket ticket,
-    TimeUs deadline, const ServingModel& model, GenerationWriter* writer) {
-  auto generation = std::make_shared<Generation>(request_id, std::move(origin), std::move(request),
-                                                 std::move(ticket), deadline, model, config_.limits,
-                                                 *this, writer);
+    CallOrigin origin, v1::GenerateRequest request, CallTicket ticket, TimeUs deadline,
+    const ServingModel& model, GenerationWriter* writer) {
+  auto generation =
+      std::make_shared<Generation>(std::move(origin), std::move(request), std::move(ticket),
+                                   deadline, model, config_.limits, *this, writer);
   std::lock_guard<std::mutex> lock(mu_);
-  if (!by_id_.emplace(request_id, generation.get()).second) {
-    return MakeError(
-        absl::StatusCode::kAlreadyExists, "REQUEST_ID_IN_USE",
-        absl::StrCat("request_id \"", request_id, "\" names a request that is not over"),
-        {{"request_id", request_id}});
+  if (!by_id_.emplace(KeyOf(*generation), generation.get()).second) {
+    return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_IN_USE",
+                     absl::StrCat("request_id \"", generation->request_id(),
+                                  "\" names a request that is not over"),
+                     {{"request_id", generation->request_id()}});
   }
   open_.insert(generation);
   return generation;
@@ -124,15 +108,25 @@ void ServerCore::OnClosed(const std::shared_ptr<Generation>& generation) {
   closed_one_.notify_all();
 }
 
-void ServerCore::Abort(absl::string_view request_id) {
+void ServerCore::Abort(absl::string_view tenant, absl::string_view request_id) {
   std::shared_ptr<Generation> found;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    const auto it = by_id_.find(request_id);
+    const auto it = by_id_.find(std::pair(std::string(tenant), std::string(request_id)));
     if (it == by_id_.end()) return;
-    found = std::static_pointer_cast<Generation>(it->second->shared_from_this());
+    found = it->second->shared_from_this();
   }
   found->End(EndReason::kAborted);
+}
+
+int ServerCore::AbortOfAnyTenant(absl::string_view request_id) {
+  int num_found = 0;
+  for (const auto& generation : AllGenerations()) {
+    if (generation->request_id() != request_id) continue;
+    generation->End(EndReason::kAborted);
+    ++num_found;
+  }
+  return num_found;
 }
 
 std::string ServerCore::MakeRequestId() {
@@ -146,7 +140,7 @@ void ServerCore::PumpSoon(std::shared_ptr<Generation> generation) {
 void ServerCore::OnFinished(const Generation& generation, const absl::Status& status) {
   if (!status.ok() && ReasonOf(status) == "DRAINING") num_drained_.fetch_add(1);
   std::lock_guard<std::mutex> lock(mu_);
-  by_id_.erase(generation.request_id());
+  by_id_.erase(KeyOf(generation));
 }
 
 void ServerCore::OnRecord(const RequestRecord& record) {

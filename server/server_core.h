@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -17,7 +18,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "server/access_control.h"
 #include "server/access_log.h"
+#include "server/admission.h"
 #include "server/generation.h"
 #include "server/health_board.h"
 #include "server/metrics.h"
@@ -45,22 +48,27 @@ class ServerCore final : public GenerationHost {
   // The model whatever the state; null while loading.
   const ServingModel* model() const { return model_ptr_.load(); }
 
-  // Counts in a call with a request of `num_bytes`, before any work is done for it.
-  // RESOURCE_EXHAUSTED QUEUE_FULL when there are too many calls or bytes.
-  absl::StatusOr<CallTicket> Enter(int64_t num_bytes);
+  // Who may call, and whether there is room.
+  AccessControl& access() { return access_; }
+  Admission& admission() { return admission_; }
 
-  // A generation of this checked request, in the list. ALREADY_EXISTS where the id is in use.
-  absl::StatusOr<std::shared_ptr<Generation>> AddGeneration(
-      std::string request_id, CallOrigin origin, v1::GenerateRequest request, CallTicket ticket,
-      TimeUs deadline, const ServingModel& model, GenerationWriter* writer);
+  // A generation of this checked request, in the list. ALREADY_EXISTS where the tenant has one of
+  // this id.
+  absl::StatusOr<std::shared_ptr<Generation>> AddGeneration(CallOrigin origin,
+                                                            v1::GenerateRequest request,
+                                                            CallTicket ticket, TimeUs deadline,
+                                                            const ServingModel& model,
+                                                            GenerationWriter* writer);
   // A call that never was a generation has got its status: counts and logs it.
   void OnCallEnded(const char* method, const CallOrigin& origin, const absl::Status& status,
                    std::chrono::steady_clock::time_point arrived_at);
 
   // The transport is done with it.
   void OnClosed(const std::shared_ptr<Generation>& generation);
-  // Unknown ids are passed over.
-  void Abort(absl::string_view request_id);
+  // The generation of this id and this tenant, if there is one.
+  void Abort(absl::string_view tenant, absl::string_view request_id);
+  // Those of this id, whose ever they are; returns how many there are.
+  int AbortOfAnyTenant(absl::string_view request_id);
   // An id that no request has.
   std::string MakeRequestId();
 
@@ -90,7 +98,7 @@ class ServerCore final : public GenerationHost {
   bool refuses_new() const override { return !accepting_.load(); }
 
   const Metrics& metrics() const { return metrics_; }
-  int num_calls() const { return num_calls_.load(); }
+  int num_calls() const { return admission_.num_calls(); }
   // For people: why health says no; empty where it says yes.
   std::string WhyNotReady() const;
   std::string WhyNotAlive() const;
@@ -110,6 +118,8 @@ class ServerCore final : public GenerationHost {
 
   const ServerConfig config_;
   const std::string instance_id_;
+  AccessControl access_;
+  Admission admission_;
   Metrics metrics_;
   AccessLog access_log_;
   std::mutex health_mu_;  // held from looking to telling
@@ -120,8 +130,6 @@ class ServerCore final : public GenerationHost {
   std::atomic<bool> accepting_ = true;                    // likewise
   std::atomic<bool> alive_ = true;                        // as the watchdog says
   std::atomic<bool> closing_ = false;                     // the engine goes away
-  std::atomic<int> num_calls_ = 0;
-  std::atomic<int64_t> num_pending_bytes_ = 0;  // of their requests
   std::atomic<int> num_drained_ = 0;
   std::atomic<uint64_t> next_request_ = 1;
 
@@ -129,7 +137,7 @@ class ServerCore final : public GenerationHost {
   std::condition_variable closed_one_;
   // Guarded by mu_: those whose transport is not done, and those whose id is in use.
   absl::flat_hash_set<std::shared_ptr<Generation>> open_;
-  absl::flat_hash_map<std::string, Generation*> by_id_;
+  absl::flat_hash_map<std::pair<std::string, std::string>, Generation*> by_id_;  // tenant, id
 
   std::mutex tick_mu_;
   std::condition_variable tick_wake_;

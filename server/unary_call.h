@@ -27,15 +27,22 @@ struct IncomingCall {
 // Frees itself when the transport is done with the call.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  // `ticket`: null for a call that is answered at once.
-  explicit UnaryCall(const IncomingCall& call, CallTicket ticket = nullptr)
-      : call_(call), ticket_(std::move(ticket)) {}
+  explicit UnaryCall(const IncomingCall& call) : call_(call), origin_(OriginOf(call.context)) {}
 
+  // Whose call it is, and whether they may.
+  absl::Status Identify() { return quire::Identify(call_.context, call_.core, &origin_); }
+  // Counts it for as long as it lasts.
+  absl::Status Enter(int64_t num_bytes) {
+    absl::StatusOr<CallTicket> ticket = call_.core.admission().Enter(num_bytes, origin_);
+    if (ticket.ok()) ticket_ = *std::move(ticket);
+    return ticket.status();
+  }
+  const CallOrigin& origin() const { return origin_; }
   // The client has gone.
   bool is_cancelled() const { return is_cancelled_.load(); }
 
   void Answer(const absl::Status& status) {
-    call_.core.OnCallEnded(call_.method, OriginOf(call_.context), status, arrived_at_);
+    call_.core.OnCallEnded(call_.method, origin_, status, arrived_at_);
     Finish(ToGrpcStatus(status));
   }
 
@@ -50,20 +57,22 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
  private:
   const IncomingCall call_;
-  const CallTicket ticket_;
+  CallOrigin origin_;
+  CallTicket ticket_;  // null: answered at once, or refused
   const std::chrono::steady_clock::time_point arrived_at_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_ = false;
 };
 
-// Answers a call at once with handler(request) -> StatusOr<Response>.
+// Answers a call at once with handler(request, origin) -> StatusOr<Response>.
 template <class Request, class Handler>
 grpc::ServerUnaryReactor* AnswerNow(const IncomingCall& incoming, const grpc::ByteBuffer* in,
                                     grpc::ByteBuffer* out, const Handler& handler) {
   auto* call = new UnaryCall(incoming);
+  absl::Status status = call->Identify();
   Request request;
-  const absl::Status status = ParseRequest(*in, incoming.core.config().limits, &request);
+  if (status.ok()) status = ParseRequest(*in, incoming.core.config().limits, &request);
   if (status.ok()) {
-    call->Answer(handler(request), out);
+    call->Answer(handler(request, call->origin()), out);
   } else {
     call->Answer(status);
   }
@@ -76,9 +85,9 @@ grpc::ServerUnaryReactor* AnswerFromTextWorker(const IncomingCall& incoming,
                                                const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
                                                Handler handler) {
   ServerCore& core = incoming.core;
-  const absl::StatusOr<CallTicket> ticket = core.Enter(static_cast<int64_t>(in->Length()));
-  absl::Status status = ticket.status();
-  auto* call = new UnaryCall(incoming, ticket.ok() ? *ticket : nullptr);
+  auto* call = new UnaryCall(incoming);
+  absl::Status status = call->Identify();
+  if (status.ok()) status = call->Enter(static_cast<int64_t>(in->Length()));
   const absl::StatusOr<const ServingModel*> model = core.ModelForCall();
   if (status.ok()) status = model.status();
   Request request;

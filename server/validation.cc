@@ -178,7 +178,25 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ServingMode
   return wrong.status();
 }
 
-absl::Status CheckAbort(const v1::AbortRequest& request, const ServerLimits& limits) {
+absl::Status ApplyRights(const Tenant* tenant, v1::GenerateRequest* request) {
+  if (tenant == nullptr || request->params().priority() <= tenant->max_priority) {
+    return absl::OkStatus();
+  }
+  const int32_t ceiling = tenant->max_priority;
+  if (!request->params().has_priority()) {
+    request->mutable_params()->set_priority(ceiling);
+    return absl::OkStatus();
+  }
+  return MakeError(absl::StatusCode::kPermissionDenied, "PERMISSION_DENIED",
+                   absl::StrCat("params.priority is ", request->params().priority(),
+                                ", and tenant ", tenant->name, " may ask for at most ", ceiling),
+                   {{"value", absl::StrCat(request->params().priority())},
+                    {"limit", absl::StrCat(ceiling)},
+                    {"tenant", tenant->name}});
+}
+
+absl::Status CheckWithoutModel(const google::protobuf::Message& request,
+                               const ServerLimits& limits) {
   Violations wrong;
   CheckFields(request, "", limits, 0, wrong);
   return wrong.status();

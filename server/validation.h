@@ -3,12 +3,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include <google/protobuf/message.h>
 
 #include "quire/v1/generation.pb.h"
 #include "quire/v1/model.pb.h"
 #include "quire/v1/tokenizer.pb.h"
 #include "server/server_config.h"
 #include "server/serving_model.h"
+#include "server/tenant.h"
 
 namespace quire {
 
@@ -28,7 +30,12 @@ absl::Status CheckRequestId(absl::string_view id, absl::string_view where);
 // text, chat, stop strings or bad words where the model has no tokenizer or template.
 absl::Status CheckGenerate(const v1::GenerateRequest& request, const ServingModel& model,
                            const ServerLimits& limits);
-absl::Status CheckAbort(const v1::AbortRequest& request, const ServerLimits& limits);
+// Of a checked request: PERMISSION_DENIED where it asks for a higher priority than its tenant may;
+// one that asks for none gets as much of the default as there is. `tenant` may be null.
+absl::Status ApplyRights(const Tenant* tenant, v1::GenerateRequest* request);
+// Of Abort, and of what is asked of the server itself: each field by its row.
+absl::Status CheckWithoutModel(const google::protobuf::Message& request,
+                               const ServerLimits& limits);
 // These say FAILED_PRECONDITION likewise.
 absl::Status CheckTokenize(const v1::TokenizeRequest& request, const ServingModel& model,
                            const ServerLimits& limits);

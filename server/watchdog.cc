@@ -4,17 +4,13 @@
 #include <pthread.h>
 #include <utility>
 
+#include "server/steady_now.h"
+
 namespace quire {
 namespace {
 
 std::chrono::milliseconds PeriodOf(const Watchdog::Options& options) {
   return std::chrono::milliseconds(std::clamp<int64_t>(options.silent_ms / 8, 1, 1000));
-}
-
-TimeUs Now() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 }  // namespace
@@ -48,7 +44,7 @@ void Watchdog::Run() {
 }
 
 void Watchdog::Look() {
-  const TimeUs silence = meter_.Measure(Now(), last_sign_());
+  const TimeUs silence = meter_.Measure(SteadyNow(), last_sign_());
   if (silence < options_.silent_ms * 1000) {
     if (state_ != State::kAlive) hooks_.on_change(true);
     state_ = State::kAlive;

@@ -34,6 +34,7 @@ INCLUDES = {
         # What engine/ offers to those above it.
         r"engine/(engine|engine_config|step_times|token_listener|token_constraint|inspect)\.h",
         r"engine/(gguf|gguf_override)\.h",
+        r"engine/json_fields\.h",  # typed reading of operators' JSON
         # Sizes in words, as paged_kv/ and engine/ write them.
         r"paged_kv/capacity\.h",
     ],

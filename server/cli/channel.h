@@ -3,15 +3,45 @@
 
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "server/cli/flag.h"
 
 namespace grpc {
 class Channel;
+class ClientContext;
 }  // namespace grpc
 
 namespace quire::cli {
 
-// A channel to a server, not connected yet.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
+// How to reach a server beside its address. Files are PEM.
+struct ChannelOptions {
+  std::string tls_ca = "";  // whose servers are believed; "system": the machine's; empty: no TLS
+  std::string tls_server_name = "";  // in the server's certificate, instead of the address's host
+  std::string tls_client_cert = "";  // for a server with --tls-client-ca
+  std::string tls_client_key = "";
+  std::string token_file = "";  // the bearer token, and white space around it; empty: none
+  bool allow_plaintext_auth = false;
+};
+
+// Those that begin with --tls; all.
+std::vector<Flag> TlsFlags(ChannelOptions* options);
+std::vector<Flag> ChannelFlags(ChannelOptions* options);
+
+// A channel, not connected yet, and what each call over it says of its caller.
+struct ServerChannel {
+  std::shared_ptr<grpc::Channel> channel;
+  std::string authorization;  // empty: nothing
+
+  void Authorize(grpc::ClientContext* context) const;
+};
+
+// INVALID_ARGUMENT: a file that cannot be read, options that contradict each other, or a token that
+// would cross a network in plaintext.
+absl::StatusOr<ServerChannel> OpenChannel(const std::string& address,
+                                          const ChannelOptions& options);
 
 }  // namespace quire::cli
 

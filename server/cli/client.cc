@@ -1,14 +1,13 @@
 #include "server/cli/client.h"
 
 #include <chrono>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include <arpa/inet.h>
 #include <google/rpc/error_details.pb.h>
 #include <google/rpc/status.pb.h>
 #include <grpcpp/grpcpp.h>
@@ -38,12 +37,13 @@ Failure ToFailure(const grpc::Status& status) {
 
 class GrpcClient : public Client {
  public:
-  explicit GrpcClient(std::shared_ptr<grpc::Channel> channel)
-      : stub_(v1::GenerationService::NewStub(channel)) {}
+  explicit GrpcClient(ServerChannel channel)
+      : channel_(std::move(channel)), stub_(v1::GenerationService::NewStub(channel_.channel)) {}
 
   std::optional<Failure> Generate(const v1::GenerateRequest& request,
                                   const OnEvent& on_event) override {
     grpc::ClientContext context;
+    channel_.Authorize(&context);
     {
       absl::MutexLock lock(&mutex_);
       live_.insert(&context);
@@ -72,6 +72,7 @@ class GrpcClient : public Client {
   }
 
  private:
+  const ServerChannel channel_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;
   absl::Mutex mutex_;
   absl::flat_hash_set<grpc::ClientContext*> live_ ABSL_GUARDED_BY(mutex_);
@@ -79,34 +80,22 @@ class GrpcClient : public Client {
 
 }  // namespace
 
-bool IsLoopback(const std::string& address) {
-  if (absl::StartsWith(address, "unix:")) return true;
-  const std::string host = address.substr(0, address.rfind(':'));
-  if (host == "localhost" || host == "[::1]") return true;
-  in_addr parsed;
-  return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127;
-}
-
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  // A proxy of the environment is for the world outside.
-  if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
-std::unique_ptr<Client> Client::Connect(const std::string& address, std::string* why) {
-  auto channel = OpenChannel(address);
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address,
+                                                        const ChannelOptions& options) {
+  absl::StatusOr<ServerChannel> opened = OpenChannel(address, options);
+  if (!opened.ok()) return opened.status();
+  grpc::Channel& channel = *opened->channel;
   const auto deadline = std::chrono::system_clock::now() + kConnectTimeout;
-  grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+  grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
   while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
-    if (!channel->WaitForStateChange(state, deadline)) break;
-    state = channel->GetState(true);
+    if (!channel.WaitForStateChange(state, deadline)) break;
+    state = channel.GetState(true);
   }
-  if (state == GRPC_CHANNEL_READY) return std::make_unique<GrpcClient>(std::move(channel));
-  *why = absl::StrCat("no server answers at ", address,
-                      "; start one with `quire serve MODEL`, name another with --address, or give "
-                      "--model PATH to run without one");
-  return nullptr;
+  if (state == GRPC_CHANNEL_READY) return std::make_unique<GrpcClient>(*std::move(opened));
+  return absl::UnavailableError(absl::StrCat(
+      "no server answers ", options.tls_ca.empty() ? "" : "over TLS ", "at ", address,
+      "; start one with `quire serve MODEL`, name another with --address, or give --model PATH to "
+      "run without one"));
 }
 
 ExitCode ExitCodeOf(const Failure& failure) {

@@ -6,14 +6,14 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+
 #include "quire/v1/generation.pb.h"
+#include "server/cli/channel.h"
 #include "server/cli/exit_code.h"
 #include "server/cli/report.h"
 
 namespace quire::cli {
-
-// Does the address, HOST:PORT or unix:PATH, never leave this machine?
-bool IsLoopback(const std::string& address);
 
 // Takes one event of a generation; false: enough, cancel the rest.
 using OnEvent = std::function<bool(const v1::GenerateResponse& event)>;
@@ -24,9 +24,10 @@ using OnEvent = std::function<bool(const v1::GenerateResponse& event)>;
 // Any thread; calls may overlap.
 class Client {
  public:
-  // Waits until the server answers, a connection is refused, or 10 seconds have passed. nullptr
-  // when there is no server; `why` then says so in one line.
-  static std::unique_ptr<Client> Connect(const std::string& address, std::string* why);
+  // Waits until the server answers, a connection is refused, or 10 seconds have passed. UNAVAILABLE
+  // when there is no server; INVALID_ARGUMENT when the options are wrong (OpenChannel). One line.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address,
+                                                         const ChannelOptions& options);
 
   virtual ~Client() = default;
 

@@ -19,7 +19,9 @@ std::vector<Flag> EndpointFlags(EndpointOptions* options) {
                         &options->engine.model_path);
   // QUIRE_MODEL is what the server beside this command serves.
   model.sources = Sources::kCommandLine;
-  std::vector<Flag> flags = {address, model};
+  std::vector<Flag> flags = {address};
+  for (Flag& flag : ChannelFlags(&options->channel)) flags.push_back(std::move(flag));
+  flags.push_back(model);
   for (Flag& flag : EngineFlags(&options->engine)) {
     flag.help = absl::StrCat("With --model: ", flag.help);
     flags.push_back(std::move(flag));
@@ -37,11 +39,16 @@ std::optional<Failure> Endpoint::Open(const EndpointOptions& options, ExitCode* 
     }
     if (auto failure = StartServer(options.engine, &address, exit_code)) return failure;
   }
-  std::string why;
-  client_ = Client::Connect(address, &why);
-  if (client_ != nullptr) return std::nullopt;
-  *exit_code = ExitCode::kUnreachable;
-  return Failure{.code = "UNAVAILABLE", .message = why};
+  // How to reach a server says nothing of our own.
+  const bool is_own = server_ != nullptr;
+  absl::StatusOr<std::unique_ptr<Client>> client =
+      Client::Connect(address, is_own ? ChannelOptions() : options.channel);
+  if (client.ok()) {
+    client_ = *std::move(client);
+    return std::nullopt;
+  }
+  *exit_code = absl::IsUnavailable(client.status()) ? ExitCode::kUnreachable : ExitCode::kUsage;
+  return ToFailure(client.status(), "");
 }
 
 std::optional<Failure> Endpoint::StartServer(const EngineConfig& config, std::string* address,

@@ -14,10 +14,11 @@ namespace quire::cli {
 
 struct EndpointOptions {
   std::string address;
-  EngineConfig engine;  // of a server of our own; no model_path: there is none
+  ChannelOptions channel;  // to that server
+  EngineConfig engine;     // of a server of our own; no model_path: there is none
 };
 
-// --address, --model and how to run that model.
+// --address and how to reach it, --model and how to run that model.
 std::vector<Flag> EndpointFlags(EndpointOptions* options);
 
 // Where a command's requests go: a server that runs, or one of our own that lives as long as the

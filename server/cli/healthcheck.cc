@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -25,10 +27,29 @@ struct Options {
   std::string address = "127.0.0.1:50051";
   Service service = Service::kReadiness;
   int64_t timeout_ms = 5000;
+  ChannelOptions channel;
 };
 
+std::vector<Flag> HealthcheckFlags(Options* options) {
+  std::vector<Flag> flags = {
+      MakeFlag("--address", "HOST:PORT", "The server to ask (default: 127.0.0.1:50051)",
+               &options->address),
+      ChoiceFlag(
+          "--service", "NAME",
+          "readiness: loaded and not draining; liveness: its engine moves "
+          "(default: readiness)",
+          {Choice<Service>{"readiness", Service::kReadiness}, {"liveness", Service::kLiveness}},
+          &options->service),
+      DurationFlag("--timeout", "SECONDS", "Wait at most this long (default: 5)", 1000,
+                   &options->timeout_ms, 1)};
+  for (Flag& flag : TlsFlags(&options->channel)) flags.push_back(std::move(flag));
+  return flags;
+}
+
 ExitCode Healthcheck(const Options& options) {
-  const auto health = Health::NewStub(OpenChannel(options.address));
+  const absl::StatusOr<ServerChannel> channel = OpenChannel(options.address, options.channel);
+  if (!channel.ok()) return Fail(ExitCode::kUsage, channel.status().message());
+  const auto health = Health::NewStub(channel->channel);
   HealthCheckRequest request;
   if (options.service == Service::kLiveness) request.set_service("liveness");
   grpc::ClientContext context;
@@ -66,16 +87,7 @@ ends with 5, no server answers, or 6, it answers that it is not.
 Examples:
   quire healthcheck
   quire healthcheck --address 127.0.0.1:50051 --service liveness --timeout 1)",
-      .flags = {MakeFlag("--address", "HOST:PORT", "The server to ask (default: 127.0.0.1:50051)",
-                         &options->address),
-                ChoiceFlag("--service", "NAME",
-                           "readiness: loaded and not draining; liveness: its engine moves "
-                           "(default: readiness)",
-                           {Choice<Service>{"readiness", Service::kReadiness},
-                            {"liveness", Service::kLiveness}},
-                           &options->service),
-                DurationFlag("--timeout", "SECONDS", "Wait at most this long (default: 5)", 1000,
-                             &options->timeout_ms, 1)},
+      .flags = HealthcheckFlags(options.get()),
       .run = [options] { return Healthcheck(*options); }};
 }
 

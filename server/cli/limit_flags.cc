@@ -16,6 +16,9 @@ std::vector<Flag> LimitFlags(ServerLimits* limits) {
   return {
       SizeFlag("--max-concurrent-requests", "N", "Streams open at once (default: 1024)",
                &limits->max_concurrent_requests, 1),
+      SizeFlag("--max-requests-per-peer", "N",
+               "Of them from one host (a proxy counts as one); 0: no limit of its own (default: 0)",
+               &limits->max_requests_per_peer),
       SizeFlag("--max-output-tokens", "N",
                "Answer length where a request sets none; 0: as many as fit (default: 0)",
                &limits->max_output_tokens),

@@ -18,7 +18,7 @@
 #include <spdlog/spdlog.h>
 
 #include "paged_kv/capacity.h"
-#include "server/cli/client.h"
+#include "server/cli/access_flags.h"
 #include "server/cli/command.h"
 #include "server/cli/command_line.h"
 #include "server/cli/engine_flags.h"
@@ -28,6 +28,7 @@
 #include "server/cli/reload.h"
 #include "server/cli/report.h"
 #include "server/cli/signal_watch.h"
+#include "server/listen_address.h"
 #include "server/server.h"
 
 namespace quire::cli {
@@ -48,8 +49,8 @@ struct Options {
 
 Command CommandOver(Options* options);
 
-// What signals ask of the process: to drain, then to be gone at once; or to read its configuration
-// again.
+// What signals, and AdminService, ask of the process: to drain, then to be gone at once; or to read
+// its configuration again.
 class Stop {
  public:
   explicit Stop(std::function<void()> on_hangup) : on_hangup_(std::move(on_hangup)) {}
@@ -63,12 +64,17 @@ class Stop {
       spdlog::info("{} while loading: nothing to drain, ending", strsignal(signal));
       _exit(static_cast<int>(ExitCode::kOk));
     }
-    if (asked_.HasBeenNotified()) {
-      spdlog::warn("second signal: ending at once");
-      _exit(static_cast<int>(ExitCode::kInterrupted));
+    if (Begin(signal)) return;
+    spdlog::warn("second signal: ending at once");
+    _exit(static_cast<int>(ExitCode::kInterrupted));
+  }
+  // As SIGTERM does, but not a second time.
+  void OnDrainAsked() {
+    if (loading_) {
+      kill(getpid(), SIGTERM);
+    } else {
+      Begin(SIGTERM);
     }
-    signal_ = signal;
-    asked_.Notify();
   }
   void LoadingIsDone() { loading_ = false; }
   // The signal that asked first.
@@ -78,10 +84,18 @@ class Stop {
   }
 
  private:
+  // False: it has begun before.
+  bool Begin(int signal) {
+    int none = 0;
+    if (!signal_.compare_exchange_strong(none, signal)) return false;
+    asked_.Notify();
+    return true;
+  }
+
   const std::function<void()> on_hangup_;
   const bool had_terminal_ = isatty(STDERR_FILENO) == 1;
   std::atomic<bool> loading_ = true;
-  std::atomic<int> signal_ = 0;
+  std::atomic<int> signal_ = 0;  // the first one
   absl::Notification asked_;
 };
 
@@ -94,8 +108,13 @@ std::string SummaryOf(const ModelInfo& info) {
       BytesText(info.kv_cache_bytes), info.max_num_seqs, info.max_model_len);
 }
 
-// Takes up what may change while it runs.
-void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level) {
+// Takes up what may change while it runs. `server` may be null: there is none yet.
+void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level, Server* server) {
+  if (server != nullptr) {
+    if (const absl::Status status = server->ReloadAccess(); !status.ok()) {
+      spdlog::error("SIGHUP: {}; what is in use stays in use", std::string(status.message()));
+    }
+  }
   Options next;
   const Command again = CommandOver(&next);
   absl::Status read = SetFlagsAgain(again, given);
@@ -118,6 +137,17 @@ void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level) {
   SetLogLevel(log_level);
 }
 
+void WarnOfOpenDoors(const ServerConfig& config, const std::string& address) {
+  if (IsLoopback(config.listen)) return;
+  if (!config.tls.is_on()) {
+    spdlog::warn("{} can be reached by others, and what they send and get is not encrypted",
+                 address);
+  }
+  if (config.access_tokens.empty() && config.tls.client_ca.empty()) {
+    spdlog::warn("{} can be reached by others, and nobody is asked who they are", address);
+  }
+}
+
 // Says what would be served, or fails as serving would.
 ExitCode DryRun(const Options& options) {
   const absl::StatusOr<ModelInfo> info = Server::Check(options.server);
@@ -134,23 +164,25 @@ ExitCode Serve(Options& options) {
   LogAsServer(options.log);
   RaiseOpenFilesLimit();
   Reload reload(CommandOver(&options).flags);
-  Stop stop([&] { ReloadConfig(options.given, reload, options.log.level); });
+  // Before the thread that handles signals, which looks at it once it is there.
+  absl::StatusOr<std::unique_ptr<Server>> server;
+  std::atomic<Server*> started = nullptr;
+  Stop stop([&] { ReloadConfig(options.given, reload, options.log.level, started.load()); });
   SignalWatch watch({SIGINT, SIGTERM, SIGHUP}, [&](int signal) { stop.OnSignal(signal); });
 
   ServerConfig config = options.server;
   config.on_stuck = [] { _exit(static_cast<int>(ExitCode::kFatal)); };
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
+  config.on_drain = [&stop] { stop.OnDrainAsked(); };
+  server = Server::Start(config);
   if (!server.ok()) return FailToLoad(server.status());
+  started.store(server->get());
   const std::string& metrics = (*server)->metrics_address();
-  spdlog::info("listening on {}{}; loading {}", (*server)->address(),
+  const std::string& admin = (*server)->admin_address();
+  spdlog::info("listening on {}{}{}; loading {}", (*server)->address(),
                metrics.empty() ? "" : absl::StrCat(", metrics on http://", metrics, "/metrics"),
+               admin.empty() ? "" : absl::StrCat(", administration on ", admin),
                options.server.engine.model_path);
-  if (!IsLoopback(options.server.listen)) {
-    spdlog::warn(
-        "{} can be reached by others: what they send and get is neither encrypted nor "
-        "asked for a password",
-        (*server)->address());
-  }
+  WarnOfOpenDoors(config, (*server)->address());
   const auto start = std::chrono::steady_clock::now();
   absl::Status loaded = (*server)->LoadModel([](absl::string_view phase, double seconds) {
     spdlog::info("{}: {:.2f} s", std::string(phase), seconds);
@@ -193,6 +225,7 @@ std::vector<Flag> ServeFlags(Options* options) {
                "(default: 127.0.0.1:9400)",
                &server.metrics_listen),
   };
+  for (Flag& flag : AccessFlags(&server)) flags.push_back(std::move(flag));
   for (Flag& flag : EngineFlags(&server.engine)) flags.push_back(std::move(flag));
   for (Flag& flag : LimitFlags(&server.limits)) flags.push_back(std::move(flag));
   const Flag more[] = {
@@ -210,7 +243,8 @@ std::vector<Flag> ServeFlags(Options* options) {
                    "One that finishes none for this long ends the process with 70; 0: never "
                    "(default: 120)",
                    1000, &server.watchdog_timeout_ms),
-      MakeFlag("--reflection", "BOOL", "Answer gRPC reflection (default: true)",
+      MakeFlag("--reflection", "BOOL",
+               "Answer gRPC reflection; never with --access-tokens (default: true)",
                &server.reflection),
   };
   flags.insert(flags.end(), std::begin(more), std::end(more));
@@ -230,7 +264,7 @@ Command CommandOver(Options* options) {
       .examples = R"(The port opens first and calls are answered MODEL_LOADING; the log on stderr
 names each phase of loading and ends with a line that begins with "serving".
 SIGTERM or Ctrl-C drains and ends with 0; a second one ends at once, with 130. SIGHUP reads
-the configuration again and takes up the log level.
+the configuration again and takes up the log level, tokens and certificates.
 Each flag may be given as a variable, QUIRE_MAX_NUM_SEQS for --max-num-seqs, or in
 the file of --config; a flag comes before a variable, a variable before the file.
 

@@ -44,12 +44,12 @@ class AdmissionTest : public testing::Test {
   std::shared_ptr<Generation> AddStream() {
     v1::GenerateRequest request;
     request.set_text("x");
-    return *core_->AddGeneration("id", CallOrigin(), request, *core_->Enter(1), kNever,
-                                 *core_->model(), &writer_);
+    return *core_->AddGeneration({.request_id = "id"}, request, *core_->admission().Enter(1, {}),
+                                 kNever, *core_->model(), &writer_);
   }
   // "OK", or the refusal with its numbers.
-  std::string TryToEnter(int64_t num_bytes) {
-    const absl::Status status = core_->Enter(num_bytes).status();
+  std::string TryToEnter(int64_t num_bytes, const std::string& peer = "") {
+    const absl::Status status = core_->admission().Enter(num_bytes, {.peer = peer}).status();
     if (status.ok()) return "OK";
     auto metadata = MetadataOf(status);
     return ReasonOf(status) + " " + metadata["current"] + " of " + metadata["limit"];
@@ -62,8 +62,8 @@ class AdmissionTest : public testing::Test {
 
 TEST_F(AdmissionTest, CallsCountUntilTheLastOfTheirTicketsGoes) {
   Start({.max_concurrent_requests = 2});
-  CallTicket first = *core_->Enter(1);
-  const CallTicket second = *core_->Enter(1);
+  CallTicket first = *core_->admission().Enter(1, {});
+  const CallTicket second = *core_->admission().Enter(1, {});
   EXPECT_EQ(TryToEnter(1), "QUEUE_FULL 2 of 2");
   CallTicket copy = first;
   first.reset();
@@ -74,13 +74,41 @@ TEST_F(AdmissionTest, CallsCountUntilTheLastOfTheirTicketsGoes) {
 
 TEST_F(AdmissionTest, BytesOfRequestsCountTogether) {
   Start({.max_pending_bytes = 100});
-  CallTicket ticket = *core_->Enter(60);
+  CallTicket ticket = *core_->admission().Enter(60, {});
   EXPECT_EQ(TryToEnter(41), "QUEUE_FULL 60 of 100");
   EXPECT_EQ(TryToEnter(40), "OK");
   EXPECT_EQ(TryToEnter(40), "OK") << "a refused or finished call leaves nothing behind";
   ticket.reset();
   EXPECT_EQ(TryToEnter(100), "OK");
   EXPECT_EQ(TryToEnter(101), "QUEUE_FULL 0 of 100");
+}
+
+TEST_F(AdmissionTest, CallsOfOneHostCountTogetherWhateverTheirPorts) {
+  Start({.max_requests_per_peer = 1});
+  CallTicket ticket = *core_->admission().Enter(1, {.peer = "ipv4:10.0.0.1:4000"});
+  const CallTicket other = *core_->admission().Enter(1, {.peer = "ipv6:%5B::1%5D:4000"});
+  EXPECT_EQ(TryToEnter(1, "ipv4:10.0.0.1:4001"), "QUEUE_FULL 1 of 1");
+  EXPECT_EQ(TryToEnter(1, "ipv4:10.0.0.11:4000"), "OK");
+  EXPECT_EQ(TryToEnter(1, "ipv6:%5B::1%5D:4001"), "QUEUE_FULL 1 of 1");
+  ticket.reset();
+  EXPECT_EQ(TryToEnter(1, "ipv4:10.0.0.1:4001"), "OK");
+}
+
+TEST_F(AdmissionTest, ATenantsQuotaIsLeftWithTheTicketAndNotUsedByOtherRefusals) {
+  Start({.max_concurrent_requests = 1});
+  auto tenant = std::make_shared<Tenant>();
+  tenant->name = "search";
+  tenant->quota = std::make_shared<Quota>();
+  tenant->quota->SetLimits({.requests_per_second = 1e-9, .max_concurrent_requests = 1});
+  const CallOrigin origin{.tenant = tenant};
+  CallTicket anybody = *core_->admission().Enter(1, {});
+  EXPECT_EQ(ReasonOf(core_->admission().Enter(1, origin).status()), "QUEUE_FULL");
+  anybody.reset();
+  CallTicket ticket = *core_->admission().Enter(1, origin);  // the one that the rate allows
+  ticket.reset();
+  const absl::Status refused = core_->admission().Enter(1, origin).status();
+  EXPECT_EQ(ReasonOf(refused), "TENANT_QUOTA");
+  EXPECT_EQ(MetadataOf(refused)["quota"], "requests_per_second");
 }
 
 TEST_F(AdmissionTest, AStreamThatWasCancelledIsNotTokenisedAndCountsUntilItIsForgotten) {

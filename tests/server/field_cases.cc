@@ -131,6 +131,9 @@ std::map<std::string, FieldCase> FieldCases() {
       {"GenerationParams.logprobs", number("logprobs", "11", "12")},
       {"GenerationParams.prompt_logprobs", number("prompt_logprobs", "11", "12")},
 
+      {"AbortAnyRequest.request_ids",
+       {"AbortAnyRequest", Times(1024, "request_ids: 'a'"), Times(1025, "request_ids: 'a'")}},
+      {"SetLogLevelRequest.level", {"SetLogLevelRequest", "level: LOG_LEVEL_ERROR", "level: 6"}},
       {"AbortRequest.request_ids",
        {"AbortRequest", Times(1024, "request_ids: 'a'"), Times(1025, "request_ids: 'a'")}},
 

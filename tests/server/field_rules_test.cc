@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include <google/protobuf/text_format.h>
 
+#include "quire/v1/admin.pb.h"
 #include "server/errors.h"
 #include "server/validation.h"
 #include "tests/server/field_cases.h"
@@ -44,7 +45,15 @@ class FieldRulesTest : public testing::Test {
   }
 
   absl::Status Check(const std::string& type, const std::string& text) {
-    if (type == "AbortRequest") return CheckAbort(Parsed<v1::AbortRequest>(text), limits_);
+    if (type == "AbortRequest") {
+      return CheckWithoutModel(Parsed<v1::AbortRequest>(text), limits_);
+    }
+    if (type == "AbortAnyRequest") {
+      return CheckWithoutModel(Parsed<v1::AbortAnyRequest>(text), limits_);
+    }
+    if (type == "SetLogLevelRequest") {
+      return CheckWithoutModel(Parsed<v1::SetLogLevelRequest>(text), limits_);
+    }
     if (type == "TokenizeRequest") {
       return CheckTokenize(Parsed<v1::TokenizeRequest>(text), model_, limits_);
     }
@@ -85,7 +94,7 @@ std::map<std::string, const FieldDescriptor*> AllFields() {
   std::map<std::string, const FieldDescriptor*> fields;
   for (const Descriptor* of_file :
        {v1::GenerateRequest::descriptor(), v1::TokenizeRequest::descriptor(),
-        v1::GetModelRequest::descriptor()}) {
+        v1::GetModelRequest::descriptor(), v1::DrainRequest::descriptor()}) {
     const auto& file = *of_file->file();
     for (int i = 0; i < file.service_count(); ++i) {
       for (int j = 0; j < file.service(i)->method_count(); ++j) {

@@ -201,9 +201,9 @@ Answer TestClient::ReadAll(ClientStream& stream) {
 }
 
 ClientStatus TestClient::Call(const std::string& method, const google::protobuf::Message& request,
-                              google::protobuf::Message* response) {
+                              google::protobuf::Message* response, const CallOptions& options) {
   std::string bytes;
-  const ClientStatus status = CallRaw(method, request.SerializeAsString(), &bytes);
+  const ClientStatus status = CallRaw(method, request.SerializeAsString(), &bytes, options);
   EXPECT_LE(bytes.size(), 1u << 20) << "no message of the server may exceed 1 MiB";
   if (status.ok()) {
     EXPECT_TRUE(response->ParseFromString(bytes));
@@ -212,9 +212,9 @@ ClientStatus TestClient::Call(const std::string& method, const google::protobuf:
 }
 
 ClientStatus TestClient::CallRaw(const std::string& method, const std::string& request,
-                                 std::string* response) {
+                                 std::string* response, const CallOptions& options) {
   grpc::ClientContext context;
-  Apply({}, context);
+  Apply(options, context);
   const grpc::internal::RpcMethod rpc(method.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
   ByteBuffer out;
   const grpc::Status status = grpc::internal::BlockingUnaryCall(connection_->channel.get(), rpc,

@@ -77,9 +77,9 @@ class TestClient {
   static Answer ReadAll(ClientStream& stream);
 
   ClientStatus Call(const std::string& method, const google::protobuf::Message& request,
-                    google::protobuf::Message* response);
-  ClientStatus CallRaw(const std::string& method, const std::string& request,
-                       std::string* response);
+                    google::protobuf::Message* response, const CallOptions& options = {});
+  ClientStatus CallRaw(const std::string& method, const std::string& request, std::string* response,
+                       const CallOptions& options = {});
 
   // All services that reflection lists, in order.
   std::vector<std::string> ListServices();

@@ -1,8 +1,8 @@
-#include "server/cli/client.h"
+#include "server/listen_address.h"
 
-#include <gtest/gtest.h>
+#include "gtest/gtest.h"
 
-namespace quire::cli {
+namespace quire {
 namespace {
 
 TEST(IsLoopback, IsTrueOfThisMachineOnly) {
@@ -18,4 +18,4 @@ TEST(IsLoopback, IsTrueOfThisMachineOnly) {
 }
 
 }  // namespace
-}  // namespace quire::cli
+}  // namespace quire

@@ -1,0 +1,27 @@
+#ifndef QUIRE_SERVER_TLS_FILES_H_
+#define QUIRE_SERVER_TLS_FILES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace quire {
+
+// What a server shows who it is with, PEM files. Empty: plaintext.
+struct TlsFiles {
+  std::string certificate;  // the chain, the server's own first
+  std::string key;
+  std::string client_ca;  // whose clients are let in; empty: any, without a certificate
+
+  bool is_on() const { return !certificate.empty() || !key.empty() || !client_ca.empty(); }
+};
+
+// Are they right, now, before a port is opened with them? gRPC would open it anyway and fail every
+// handshake. Returns when the first certificate of the chain expires. FAILED_PRECONDITION names the
+// file and what is wrong: not readable, not PEM, the key is not that of the certificate, expired.
+absl::StatusOr<absl::Time> CheckTlsFiles(const TlsFiles& files);
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVER_TLS_FILES_H_
