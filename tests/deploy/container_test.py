@@ -51,6 +51,11 @@ class DockerfileTest(unittest.TestCase):
         self.assertEqual(installed(self.builder), ["build"])
         self.assertEqual(installed(self.runtime), ["run"])
 
+    def test_the_binary_keeps_the_names_that_stack_dumps_need(self):
+        building = " ".join(argument for name, argument in self.builder if name == "RUN")
+        strips = re.findall(r"(?:\S+ )?\S*\bstrip\b[^&|;]*", building)
+        self.assertEqual(strips, ["&& strip --strip-debug /opt/quire/bin/quire"])
+
     def test_every_folder_that_is_compiled_is_in_the_context(self):
         kept = re.findall(r"^!(\S+)", read(".dockerignore"), re.M)
         for folder in re.findall(r"^add_subdirectory\((\w+)\)", read("CMakeLists.txt"), re.M):
