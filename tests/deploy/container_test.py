@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import tempfile
 import unittest
 
-from deploy_files import DEPLOY, UID, assert_flags, documents, read, serve_help, version
+from deploy_files import (DEPLOY, UID, assert_flags, default_s, documents, printed_config, read,
+                          version)
 
 
 def instructions(path):
@@ -48,6 +50,11 @@ class DockerfileTest(unittest.TestCase):
                     for needs in re.findall(r"deploy/install\.sh (\w+)", argument)]
         self.assertEqual(installed(self.builder), ["build"])
         self.assertEqual(installed(self.runtime), ["run"])
+
+    def test_the_binary_keeps_the_names_that_stack_dumps_need(self):
+        building = " ".join(argument for name, argument in self.builder if name == "RUN")
+        strips = re.findall(r"(?:\S+ )?\S*\bstrip\b[^&|;]*", building)
+        self.assertEqual(strips, ["&& strip --strip-debug /opt/quire/bin/quire"])
 
     def test_every_folder_that_is_compiled_is_in_the_context(self):
         kept = re.findall(r"^!(\S+)", read(".dockerignore"), re.M)
@@ -126,15 +133,38 @@ class UnitTest(unittest.TestCase):
     """deploy/quire.service, for machines without containers."""
 
     def setUp(self):
-        self.unit = dict(re.findall(r"^(\w+)=(.*)$", read("deploy/quire.service"), re.M))
+        lines = re.findall(r"^(\w+)=(.*)$", read("deploy/quire.service"), re.M)
+        self.unit = dict(lines)
+        self.assertEqual(len(self.unit), len(lines), "a name that stands there twice")
 
     def test_what_no_restart_mends_is_not_restarted(self):
         self.assertEqual(self.unit["Restart"], "on-failure")
-        self.assertEqual(self.unit["RestartPreventExitStatus"].split(), ["2", "3"])
+        self.assertEqual(self.unit["RestartPreventExitStatus"].split(), ["2", "3", "130"])
+
+    def test_a_reload_reads_the_only_file_that_settings_are_in(self):
+        self.assertEqual(self.unit["ExecReload"], "kill -HUP $MAINPID")
+        self.assertEqual(self.unit["Environment"], "QUIRE_CONFIG=/etc/quire/quire.toml")
+        # Flags and other variables outrank the file: what they set, no reload changes.
+        self.assertTrue(self.unit["ExecStart"].endswith("/bin/quire serve"))
+        self.assertNotIn("EnvironmentFile", self.unit)
+        self.assertIn("/etc/quire/quire.toml", read("deploy/quire.service").split("[Unit]")[0])
+
+    def test_the_example_of_that_file_says_the_model_and_the_log_level(self):
+        path = os.path.join(DEPLOY, "quire.toml")
+        origins = dict(re.findall(r"^([\w-]+) = .*  # (.*)$", printed_config(path), re.M))
+        for name in ("model", "log-level"):
+            self.assertRegex(origins[name], rf"^{re.escape(path)}:\d+$")
+
+    def test_what_the_example_has_as_comments_is_right_too(self):
+        text, count = re.subn(r"^# (?=[\w-]+ = )", "", read("deploy/quire.toml"), flags=re.M)
+        self.assertGreater(count, 0)
+        with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            self.assertEqual(printed_config(file.name).count(f"# {file.name}:"), count + 2)
 
     def test_it_waits_for_the_whole_drain(self):
-        drain = sum(float(re.search(rf"{flag} .*?default: ([\d.]+)", serve_help(), re.S).group(1))
-                    for flag in ("--drain-delay", "--drain-timeout"))
+        drain = sum(map(default_s, ("--drain-delay", "--drain-timeout")))
         self.assertGreaterEqual(float(self.unit["TimeoutStopSec"]), drain + 10)
 
 

@@ -47,6 +47,20 @@ def serve_help():
                           text=True).stdout
 
 
+def default_s(flag):
+    """The seconds that a flag of `quire serve` stands for where nobody sets it."""
+    return float(re.search(rf"{flag} .*?\(default: ([\d.]+)\)", serve_help(), re.S).group(1))
+
+
+def printed_config(path):
+    """What `quire serve` makes of a file for --config, a line for each flag with its origin."""
+    serve_help()  # skips where there is no binary
+    done = subprocess.run([BINARY, "serve", "--config", path, "--print-config"], env={},
+                          check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def flag_of(variable):
     """The flag of `quire serve` that an environment variable stands for."""
     return "--" + variable.removeprefix("QUIRE_").lower().replace("_", "-")

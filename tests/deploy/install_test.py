@@ -136,6 +136,7 @@ class InstallTest(unittest.TestCase):
     def test_the_tree_has_the_licence_the_protocol_and_what_operators_need(self):
         for path in ["bin/quire", "share/doc/quire/LICENSE", "share/quire/deploy/README.md",
                      "share/quire/deploy/packages.txt", "share/quire/deploy/quire.service",
+                     "share/quire/deploy/quire.toml",
                      "share/quire/deploy/kubernetes/deployment.yaml",
                      "share/quire/proto/quire/v1/generation.proto"]:
             self.assertTrue(os.path.isfile(os.path.join(self.prefix, path)), path)

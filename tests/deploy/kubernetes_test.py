@@ -8,7 +8,7 @@ import unittest
 
 import jsonschema
 
-from deploy_files import DEPLOY, ROOT, UID, assert_flags, documents, log, version
+from deploy_files import DEPLOY, ROOT, UID, assert_flags, default_s, documents, log, version
 
 FILES = sorted(glob.glob(os.path.join(DEPLOY, "kubernetes", "*")))
 SCHEMAS = os.path.join(ROOT, "build", "kubernetes")
@@ -50,6 +50,7 @@ class KubernetesTest(unittest.TestCase):
         by_kind = {d["kind"]: d for d in cls.all}
         cls.deployment, cls.service = by_kind["Deployment"], by_kind["Service"]
         cls.budget, cls.claim = by_kind["PodDisruptionBudget"], by_kind["PersistentVolumeClaim"]
+        cls.policy = by_kind["NetworkPolicy"]
         cls.pod = cls.deployment["spec"]["template"]
         (cls.container,) = cls.pod["spec"]["containers"]
 
@@ -90,7 +91,9 @@ class KubernetesTest(unittest.TestCase):
         labels = self.pod["metadata"]["labels"]
         for selector in (self.deployment["spec"]["selector"]["matchLabels"],
                          self.service["spec"]["selector"],
-                         self.budget["spec"]["selector"]["matchLabels"]):
+                         self.budget["spec"]["selector"]["matchLabels"],
+                         self.policy["spec"]["podSelector"]["matchLabels"]):
+            self.assertTrue(selector)
             self.assertLessEqual(selector.items(), labels.items())
         ports = {p["name"]: p["containerPort"] for p in self.container["ports"]}
         for port in self.service["spec"]["ports"]:
@@ -99,6 +102,9 @@ class KubernetesTest(unittest.TestCase):
                          str(ports["metrics"]))
         for name, port in {"QUIRE_LISTEN": "grpc", "QUIRE_METRICS_LISTEN": "metrics"}.items():
             self.assertEqual(self.env()[name], f"0.0.0.0:{ports[port]}")
+        allowed = [port["port"] for rule in self.policy["spec"]["ingress"]
+                   for port in rule["ports"]]
+        self.assertEqual(sorted(allowed), sorted(ports))
         (volume,) = self.pod["spec"]["volumes"]
         (mount,) = self.container["volumeMounts"]
         self.assertEqual(mount["name"], volume["name"])
@@ -120,6 +126,27 @@ class KubernetesTest(unittest.TestCase):
         ready = self.container["readinessProbe"]
         seconds = ready["periodSeconds"] * ready["failureThreshold"] + ready["timeoutSeconds"]
         self.assertLess(seconds, float(self.env()["QUIRE_DRAIN_DELAY"]))
+        self.assertGreater(ready["failureThreshold"], 1, "one slow answer takes a pod out")
+
+    def test_liveness_gives_up_after_the_process_had_the_time_to_end_itself(self):
+        alive = self.container["livenessProbe"]
+        # The first failure may come as soon as /livez goes off.
+        seconds = (default_s("--liveness-timeout")
+                   + (alive["failureThreshold"] - 1) * alive["periodSeconds"])
+        for name in ("QUIRE_LIVENESS_TIMEOUT", "QUIRE_WATCHDOG_TIMEOUT"):
+            self.assertNotIn(name, self.env())
+        self.assertGreater(seconds, default_s("--watchdog-timeout") + 5)
+
+    def test_each_port_is_reached_by_those_that_it_is_for_and_by_no_others(self):
+        policy = self.policy["spec"]
+        self.assertEqual(sorted(policy["policyTypes"]), ["Egress", "Ingress"])
+        self.assertNotIn("egress", policy)  # that is: nothing may go out
+        reached = {port["port"]: rule["from"] for rule in policy["ingress"]
+                   for port in rule["ports"]}
+        self.assertEqual(reached, {
+            "grpc": [{"podSelector": {}}],
+            "metrics": [{"namespaceSelector": {
+                "matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]})
 
     def test_the_grace_period_holds_the_whole_drain_without_a_hook(self):
         drain = sum(float(self.env()[name])

@@ -13,14 +13,9 @@ import termios
 import time
 import unittest
 
-from quire_server import BINARY, START_S, Server, tiny_model
+from quire_server import BINARY, START_S, Server, quire, tiny_model, wait_until
 
 SMALL_KV = ["--kv-cache", "16MiB"]  # memory that any machine has
-
-
-def quire(*args, env=None):
-    return subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=60, check=False, env={**os.environ, **(env or {})})
 
 
 class ConfigTest(unittest.TestCase):
@@ -205,9 +200,7 @@ class HealthcheckTest(unittest.TestCase):
             self.assertEqual(self.check(server.address, "--service", "liveness"), 0)
             server.process.send_signal(signal.SIGTERM)
             server.wait_for_log("draining")
-            until = time.monotonic() + START_S
-            while server.is_serving() and time.monotonic() < until:
-                pass
+            wait_until(lambda: not server.is_serving(), "not ready")
             self.assertEqual(self.check(server.address), 6)
             self.assertEqual(self.check(server.address, "--service", "liveness"), 0)
             server.process.send_signal(signal.SIGTERM)

@@ -6,15 +6,10 @@ import socket
 import subprocess
 import unittest
 
-from quire_server import BINARY, DATA, Server, greedy, tiny_model
+from quire_server import BINARY, DATA, Server, greedy, quire, tiny_model
 
 WITH_TEXT = os.path.join(DATA, "gguf_types", "BF16.gguf")  # random weights, byte-level tokenizer
 SMALL_KV = ["--kv-cache", "16MiB"]  # memory that any machine has
-
-
-def quire(*args, stdout=subprocess.PIPE):
-    return subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, stdout=stdout,
-                          stderr=subprocess.PIPE, text=True, timeout=120, check=False)
 
 
 class ExitCodeTest(unittest.TestCase):

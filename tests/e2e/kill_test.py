@@ -6,11 +6,11 @@ import shutil
 import signal
 import tempfile
 import threading
-import time
 import unittest
 
 import grpc
-from quire_server import ANSWER_S, START_S, WORK, Server, greedy, smollm2, tiny_model
+from quire_server import (ANSWER_S, START_S, WORK, Server, greedy, smollm2, tiny_model,
+                          wait_until)
 
 LONG = 200  # tokens: seconds of work
 PROMPT = [1000 + (7 * i) % 5000 for i in range(1000)]
@@ -168,22 +168,20 @@ class HeldThread:
         os.waitpid(self.tid, self.WALL)
 
 
-class StuckEngineTest(unittest.TestCase):
-    def wait_for_life(self, server, alive):
-        until = time.monotonic() + START_S
-        while server.is_serving("liveness") != alive:
-            self.assertLess(time.monotonic(), until, server.log())
-            time.sleep(0.02)
+def wait_for_life(server, alive):
+    wait_until(lambda: server.is_serving("liveness") == alive, f"alive: {alive}")
 
+
+class StuckEngineTest(unittest.TestCase):
     def test_it_is_not_alive_until_it_moves_again(self):
         with start("--liveness-timeout", "5s") as server:
             stream = in_state(server, "decode")
             held = HeldThread(server.process.pid, "quire-engine")
-            self.wait_for_life(server, False)
+            wait_for_life(server, False)
             self.assertFalse(server.is_serving())
             server.wait_for_log("no answer within")  # the report comes after the change
             held.let_go()
-            self.wait_for_life(server, True)
+            wait_for_life(server, True)
             self.assertTrue(server.is_serving())
             self.assertEqual(stream.finish(), ("OK", ""))
             self.assertEqual(stream.num_tokens(), LONG)

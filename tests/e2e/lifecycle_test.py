@@ -4,17 +4,11 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import unittest
 
-from quire_server import ANSWER_S, BINARY, GOLDEN, Server, greedy, smollm2, tiny_model
+from quire_server import ANSWER_S, GOLDEN, Server, greedy, quire, smollm2, tiny_model
 
 NO_METRICS = ["--metrics-listen", ""]  # another server may have the default port
-
-
-def quire(*args, stdin=None, timeout=60):
-    return subprocess.run([BINARY, *args], input=stdin, capture_output=True, text=True,
-                          timeout=timeout, check=False)
 
 
 class StartTest(unittest.TestCase):

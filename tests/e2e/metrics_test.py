@@ -1,16 +1,15 @@
 """What /metrics says agrees with what clients saw; and the pages beside it."""
 
 import collections
-import json
 import re
 import signal
 import socket
-import subprocess
 import threading
 import time
 import unittest
 
-from quire_server import ANSWER_S, BINARY, START_S, Answer, Server, greedy, pb, tiny_model
+from quire_server import (ANSWER_S, START_S, Answer, Server, greedy, pb, quire, tiny_model,
+                          wait_until)
 from scrape import get, scrape_of
 
 SHARED_PREFIX = list(range(3, 99))
@@ -108,12 +107,6 @@ class Load:
             self.cancelled.add(request_id)
 
 
-def access_lines(server):
-    """The log's lines about Generate calls, as objects."""
-    lines = [json.loads(line) for line in server.log().splitlines()]
-    return [line for line in lines if line.get("method") == "Generate"]
-
-
 class AgreementTest(unittest.TestCase):
     def test_counters_agree_exactly_with_what_clients_saw(self):
         with Server(tiny_model(), "--max-num-seqs", "6") as server:
@@ -134,13 +127,11 @@ class AgreementTest(unittest.TestCase):
 
     def lines_of_cancelled(self, server, load):
         """A client that cancels does not wait for the server to be done, so the log is asked."""
-        until = time.monotonic() + ANSWER_S
-        while True:
-            lines = [line for line in access_lines(server)
-                     if line.get("request_id") in load.cancelled]
-            if len(lines) == len(load.cancelled):
-                return lines
-            self.assertLess(time.monotonic(), until, f"{lines} of {load.cancelled}")
+        def lines():
+            return [line for line in server.access_lines()
+                    if line.get("request_id") in load.cancelled]
+        wait_until(lambda: len(lines()) == len(load.cancelled), "a line for each", ANSWER_S)
+        return lines()
 
     def check_monotonic(self, scrapes):
         for before, after in zip(scrapes, scrapes[1:]):
@@ -150,7 +141,7 @@ class AgreementTest(unittest.TestCase):
                     self.assertGreaterEqual(after.series[key], value, key)
 
     def check(self, server, load, of_cancelled, scrape):
-        lines = access_lines(server)
+        lines = server.access_lines()
         cancelled = collections.Counter(line["status"] for line in of_cancelled)
         ok, usage, timings = load.ok, load.usage, load.timings
         for line in of_cancelled:
@@ -234,9 +225,8 @@ class AgreementTest(unittest.TestCase):
             self.assertLess(abs(told - sum(measured)), 0.05 * sum(measured))
 
 
-def run(*flags):
-    return subprocess.run([BINARY, "serve", tiny_model(), "--listen", "127.0.0.1:0", *flags],
-                          capture_output=True, text=True, timeout=START_S, check=False)
+def serve_metrics_on(address):
+    return quire("serve", tiny_model(), "--listen", "127.0.0.1:0", "--metrics-listen", address)
 
 
 class ListenerTest(unittest.TestCase):
@@ -246,9 +236,7 @@ class ListenerTest(unittest.TestCase):
                 self.assertEqual(get(server.metrics_address, path), (200, "ok\n"))
             self.assertEqual(get(server.metrics_address, "/nothing")[0], 404)
             server.process.send_signal(signal.SIGTERM)
-            until = time.monotonic() + START_S
-            while get(server.metrics_address, "/readyz")[0] == 200:
-                self.assertLess(time.monotonic(), until)
+            wait_until(lambda: get(server.metrics_address, "/readyz")[0] != 200, "not ready")
             self.assertEqual(get(server.metrics_address, "/readyz"), (503, "draining\n"))
             self.assertEqual(get(server.metrics_address, "/livez"), (200, "ok\n"))
             self.assertIn("vllm:num_requests_running", get(server.metrics_address, "/metrics")[1])
@@ -268,13 +256,13 @@ class ListenerTest(unittest.TestCase):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = "127.0.0.1:%d" % taken.getsockname()[1]
-            done = run("--metrics-listen", address)
+            done = serve_metrics_on(address)
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("--metrics-listen", done.stderr)
         self.assertIn(address, done.stderr)
 
     def test_an_address_that_is_none_is_wrong_usage(self):
-        done = run("--metrics-listen", "9400")
+        done = serve_metrics_on("9400")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("--metrics-listen 9400", done.stderr)
 

@@ -1,6 +1,7 @@
 """What the end-to-end tests share: the stubs, and a server of our own."""
 
 import importlib
+import json
 import os
 import re
 import shutil
@@ -73,6 +74,13 @@ def smollm2():
     return SMOLLM2
 
 
+def quire(*args, env=None, stdout=subprocess.PIPE):
+    """A command run to its end as a script runs it, with `env` on top of our environment."""
+    return subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, stdout=stdout,
+                          stderr=subprocess.PIPE, text=True, timeout=ANSWER_S, check=False,
+                          env={**os.environ, **(env or {})})
+
+
 class Server:
     """`quire serve` on a free port, ready when the constructor returns; a context manager.
 
@@ -88,14 +96,14 @@ class Server:
             stdin=subprocess.DEVNULL, stdout=handle, stderr=handle)
         os.close(handle)
         try:
-            self.address = self._wait_for_address()
+            self.address = self._wait_until(self._address, "an address").group(0)
             self.channel = grpc.insecure_channel(self.address)
             self.generation = generation_pb2_grpc.GenerationServiceStub(self.channel)
             self.models = model_pb2_grpc.ModelServiceStub(self.channel)
             self.tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(self.channel)
             self.health = health_pb2_grpc.HealthStub(self.channel)
             if wait:
-                self._wait_until_serving()
+                self._wait_until(self.is_serving, "SERVING")
         except BaseException:
             self.process.kill()
             self.process.wait()
@@ -104,6 +112,14 @@ class Server:
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
             return log.read()
+
+    def access_lines(self, count=0):
+        """The log's lines about calls, as objects, when there are so many."""
+        def lines():
+            whole = self.log().split("\n")[:-1]  # the last may still be written
+            return [line for line in map(json.loads, whole) if "method" in line]
+        wait_until(lambda: len(lines()) >= count, f"{count} lines about calls", ANSWER_S)
+        return lines()
 
     def last_words(self):
         """(preemptions, blocks held, blocks) as the log of a server that ended has them."""
@@ -120,36 +136,23 @@ class Server:
         with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as status:
             return int(re.search(r"VmHWM:\s*(\d+) kB", status.read()).group(1)) << 10
 
-    def _alive(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log()}")
+    def _wait_until(self, condition, what):
+        """Polls while the server runs; its log tells why that failed."""
+        def holds():
+            ended = self.process.poll() is not None  # asked first: its last words count
+            found = condition()
+            assert found or not ended, f"{what}: the server ended with {self.process.returncode}"
+            return found
+        try:
+            return wait_until(holds, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from None
 
-    def _wait_for_address(self):
-        until = time.monotonic() + START_S
-        while time.monotonic() < until:
-            self._alive()
-            match = re.search(r"127\.0\.0\.1:([1-9]\d*)", self.log())
-            if match:
-                return match.group(0)
-            time.sleep(0.02)
-        raise AssertionError(f"no address after {START_S} s:\n{self.log()}")
+    def _address(self):
+        return re.search(r"127\.0\.0\.1:([1-9]\d*)", self.log())
 
     def wait_for_log(self, words):
-        until = time.monotonic() + START_S
-        while words not in self.log():
-            self._alive()
-            if time.monotonic() > until:
-                raise AssertionError(f"no {words!r} after {START_S} s:\n{self.log()}")
-            time.sleep(0.02)
-
-    def _wait_until_serving(self):
-        until = time.monotonic() + START_S
-        while time.monotonic() < until:
-            self._alive()
-            if self.is_serving():
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"not SERVING after {START_S} s:\n{self.log()}")
+        self._wait_until(lambda: words in self.log(), f"{words!r} in the log")
 
     def is_serving(self, service=""):
         try:
@@ -246,12 +249,13 @@ def retry_after_s(error):
 
 
 def wait_until(condition, what, timeout_s=START_S):
-    """Polls, for what no event tells."""
+    """Polls, for what no event tells. Returns what the condition gave."""
     until = time.monotonic() + timeout_s
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() > until:
             raise AssertionError(f"not within {timeout_s} s: {what}")
-        time.sleep(0.05)
+        time.sleep(0.02)
+    return found
 
 
 def greedy(ids, max_tokens, **params):
