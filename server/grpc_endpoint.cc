@@ -11,21 +11,20 @@
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 #include "server/server_core.h"
+#include "server/tls_credentials.h"
 
 namespace quire {
 namespace {
 
 constexpr int kSecondMs = 1000;
-constexpr unsigned kCertificateRefreshS = 5;
 
 // Of one call's headers, for all calls. Over it gRPC 1.51 closes the connection, with all streams
 // that others may have on it; what a request may have is max_metadata_bytes, and less.
@@ -70,20 +69,15 @@ void SetConnectionLimits(const ServerConfig& config, grpc::ServerBuilder& builde
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-// Plaintext, or TLS with files that gRPC looks at again every now and then: certificates are
-// replaced without a restart. Connections that are open keep theirs.
-std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const TlsFiles& files) {
-  if (!files.is_on()) return grpc::InsecureServerCredentials();
-  grpc::experimental::TlsServerCredentialsOptions options(
-      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-          files.key, files.certificate, files.client_ca, kCertificateRefreshS));
-  options.watch_identity_key_cert_pairs();
-  if (!files.client_ca.empty()) {
-    options.watch_root_certs();
-    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+// A process that links reflection has it on all of its servers, unless it is taken away again.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    const std::string name = grpc::reflection::ProtoServerReflectionPlugin().name();
+    std::erase_if(*plugins, [&name](const auto& plugin) { return plugin->name() == name; });
   }
-  return grpc::experimental::TlsServerCredentials(options);
-}
+};
 
 }  // namespace
 
@@ -91,35 +85,38 @@ std::string GrpcVersion() { return grpc::Version(); }
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Open(ServerCore& core) {
   const ServerConfig& config = core.config();
-  // gRPC adds it to every server from then on.
-  if (config.reflection && config.access_tokens.empty()) {
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  }
   Services services;
   services.push_back(MakeGenerationService(core));
   services.push_back(MakeTokenizerService(core));
   services.push_back(MakeModelService(core));
   services.push_back(MakeHealthService(core));
-  return Listen(config, "--listen", config.listen, std::move(services));
+  const bool reflects = config.reflection && config.access_tokens.empty();
+  return Listen(core, "--listen", config.listen, std::move(services), reflects);
 }
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::OpenAdmin(ServerCore& core) {
   const ServerConfig& config = core.config();
   Services services;
   services.push_back(MakeAdminService(core));
-  return Listen(config, "--admin-listen", config.admin_listen, std::move(services));
+  return Listen(core, "--admin-listen", config.admin_listen, std::move(services),
+                /*reflects=*/false);
 }
 
-absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Listen(const ServerConfig& config,
+absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Listen(ServerCore& core,
                                                                    const char* flag,
                                                                    const std::string& listen,
-                                                                   Services services) {
+                                                                   Services services,
+                                                                   bool reflects) {
   gpr_set_log_function(&Log);
-  std::unique_ptr<GrpcEndpoint> endpoint(new GrpcEndpoint(std::move(services)));
+  std::shared_ptr<grpc::ServerCredentials> credentials =
+      core.tls().is_on() ? TlsCredentials(core.tls()) : grpc::InsecureServerCredentials();
+  std::unique_ptr<GrpcEndpoint> endpoint(
+      new GrpcEndpoint(std::move(services), std::move(credentials)));
   grpc::ServerBuilder builder;
-  SetConnectionLimits(config, builder);
+  SetConnectionLimits(core.config(), builder);
+  if (!reflects) builder.SetOption(std::make_unique<WithoutReflection>());
   for (const auto& service : endpoint->services_) builder.RegisterService(service.get());
-  builder.AddListeningPort(listen, CredentialsOf(config.tls), &endpoint->port_);
+  builder.AddListeningPort(listen, endpoint->credentials_, &endpoint->port_);
   endpoint->server_ = builder.BuildAndStart();
   if (endpoint->server_ == nullptr || endpoint->port_ == 0) {
     return absl::UnavailableError(
@@ -131,7 +128,8 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Listen(const ServerC
   return endpoint;
 }
 
-GrpcEndpoint::GrpcEndpoint(Services services) : services_(std::move(services)) {}
+GrpcEndpoint::GrpcEndpoint(Services services, std::shared_ptr<grpc::ServerCredentials> credentials)
+    : services_(std::move(services)), credentials_(std::move(credentials)) {}
 
 GrpcEndpoint::~GrpcEndpoint() = default;
 

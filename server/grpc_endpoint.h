@@ -10,13 +10,13 @@
 
 namespace grpc {
 class Server;
+class ServerCredentials;
 class Service;
 }  // namespace grpc
 
 namespace quire {
 
 class ServerCore;
-struct ServerConfig;
 
 // Each makes one service over the core, which must outlive it.
 std::unique_ptr<grpc::Service> MakeGenerationService(ServerCore& core);
@@ -48,13 +48,13 @@ class GrpcEndpoint {
  private:
   using Services = std::vector<std::unique_ptr<grpc::Service>>;
 
-  static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Listen(const ServerConfig& config,
-                                                              const char* flag,
+  static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Listen(ServerCore& core, const char* flag,
                                                               const std::string& listen,
-                                                              Services services);
-  explicit GrpcEndpoint(Services services);
+                                                              Services services, bool reflects);
+  GrpcEndpoint(Services services, std::shared_ptr<grpc::ServerCredentials> credentials);
 
   const Services services_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
   std::string address_;

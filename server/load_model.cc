@@ -36,7 +36,7 @@ absl::StatusOr<ModelInfo> Server::Check(const ServerConfig& config) {
   if (absl::Status status = CheckListeners(config); !status.ok()) return status;
   if (absl::Status status = AccessControl(config.access_tokens).Load(); !status.ok()) return status;
   if (config.tls.is_on()) {
-    if (absl::Status status = CheckTlsFiles(config.tls).status(); !status.ok()) return status;
+    if (absl::Status status = ReadTlsFiles(config.tls).status(); !status.ok()) return status;
   }
   if (!config.metrics_listen.empty()) {
     absl::Status status = CheckListenAddress("--metrics-listen", config.metrics_listen);

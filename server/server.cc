@@ -5,9 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/time/time.h"
-#include "spdlog/spdlog.h"
-
 #include "server/access_control.h"
 #include "server/grpc_endpoint.h"
 #include "server/http_listener.h"
@@ -63,14 +60,10 @@ const std::string& Server::served_model_name() const { return core_->model()->na
 SchedulerStats Server::stats() const { return core_->model()->engine->Stats(); }
 
 absl::Status Server::ReloadAccess() {
-  absl::Status status = core_->access().Load();
-  if (status.ok() && core_->config().tls.is_on()) {
-    const absl::StatusOr<absl::Time> expiry = CheckTlsFiles(core_->config().tls);
-    if (!expiry.ok()) return expiry.status();
-    spdlog::info("TLS with {}, which expires at {}", core_->config().tls.certificate,
-                 absl::FormatTime(*expiry, absl::UTCTimeZone()));
-  }
-  return status;
+  // Each is taken up for itself.
+  absl::Status tokens = core_->access().Load();
+  absl::Status tls = core_->tls().Load();
+  return tokens.ok() ? tls : tokens;
 }
 
 Server::DrainResult Server::Drain(const DrainOptions& options) {

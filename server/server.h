@@ -60,8 +60,8 @@ class Server {
   const std::string& served_model_name() const;
   SchedulerStats stats() const;
 
-  // Reads the files of tokens and TLS again. Not OK: one is wrong; the tokens stay as they were,
-  // and so does TLS if its files cannot be used. Any thread.
+  // Reads the files of tokens and of TLS again. Not OK: one of them is wrong, and what it was for
+  // stays as it was. Any thread.
   absl::Status ReloadAccess();
 
   struct DrainOptions {

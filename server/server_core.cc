@@ -49,6 +49,7 @@ ServerCore::ServerCore(const ServerConfig& config)
     : config_(config),
       instance_id_(MakeInstanceId()),
       access_(config.access_tokens),
+      tls_(config.tls),
       admission_(config_.limits),
       delivery_workers_("quire-delivery", kNumDeliveryWorkers),
       text_workers_("quire-text", kNumTextWorkers),

@@ -26,6 +26,7 @@
 #include "server/metrics.h"
 #include "server/server_config.h"
 #include "server/serving_model.h"
+#include "server/tls_certificates.h"
 #include "server/watchdog.h"
 #include "server/worker_pool.h"
 
@@ -51,6 +52,7 @@ class ServerCore final : public GenerationHost {
   // Who may call, and whether there is room.
   AccessControl& access() { return access_; }
   Admission& admission() { return admission_; }
+  TlsCertificates& tls() { return tls_; }
 
   // A generation of this checked request, in the list. ALREADY_EXISTS where the tenant has one of
   // this id.
@@ -119,6 +121,7 @@ class ServerCore final : public GenerationHost {
   const ServerConfig config_;
   const std::string instance_id_;
   AccessControl access_;
+  TlsCertificates tls_;
   Admission admission_;
   Metrics metrics_;
   AccessLog access_log_;

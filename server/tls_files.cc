@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -33,22 +35,31 @@ absl::Status Wrong(absl::string_view flag, absl::string_view path, absl::string_
   return absl::FailedPreconditionError(absl::StrCat(flag, " ", path, ": ", what));
 }
 
-absl::StatusOr<Bio> Open(absl::string_view flag, const std::string& path) {
-  Bio bio(BIO_new_file(path.c_str(), "r"));
-  if (bio == nullptr) return Wrong(flag, path, std::strerror(errno));
-  return bio;
+absl::StatusOr<std::string> Read(absl::string_view flag, const std::string& path) {
+  constexpr size_t kMaxBytes = 1 << 20;
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxBytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) return Wrong(flag, path, std::strerror(errno));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
 }
 
-absl::StatusOr<std::vector<Certificate>> ReadCertificates(absl::string_view flag,
-                                                          const std::string& path) {
-  absl::StatusOr<Bio> bio = Open(flag, path);
-  if (!bio.ok()) return bio.status();
+Bio Open(const std::string& pem) {
+  return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+absl::StatusOr<std::vector<Certificate>> ParseCertificates(absl::string_view flag,
+                                                           const std::string& path,
+                                                           const std::string& pem) {
+  const Bio bio = Open(pem);
   std::vector<Certificate> chain;
-  while (X509* certificate = PEM_read_bio_X509(bio->get(), nullptr, nullptr, nullptr)) {
+  while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
     chain.emplace_back(certificate);
   }
   if (chain.empty()) return Wrong(flag, path, "has no certificate in PEM");
-  ERR_clear_error();  // the end of the file is an error to it
+  ERR_clear_error();  // the end of the text is an error to it
   return chain;
 }
 
@@ -63,32 +74,40 @@ absl::Time ExpiryOf(const Certificate& certificate) {
 
 }  // namespace
 
-absl::StatusOr<absl::Time> CheckTlsFiles(const TlsFiles& files) {
+absl::StatusOr<TlsIdentity> ReadTlsFiles(const TlsFiles& files) {
   if (files.certificate.empty() || files.key.empty()) {
     return absl::FailedPreconditionError(
         "--tls-cert and --tls-key belong together, and --tls-client-ca needs both");
   }
-  auto chain = ReadCertificates("--tls-cert", files.certificate);
+  absl::StatusOr<std::string> certificate = Read("--tls-cert", files.certificate);
+  if (!certificate.ok()) return certificate.status();
+  const auto chain = ParseCertificates("--tls-cert", files.certificate, *certificate);
   if (!chain.ok()) return chain.status();
-  absl::StatusOr<Bio> bio = Open("--tls-key", files.key);
-  if (!bio.ok()) return bio.status();
-  const Key key(PEM_read_bio_PrivateKey(bio->get(), nullptr, &NoPassword, nullptr));
+  absl::StatusOr<std::string> key_pem = Read("--tls-key", files.key);
+  if (!key_pem.ok()) return key_pem.status();
+  const Key key(PEM_read_bio_PrivateKey(Open(*key_pem).get(), nullptr, &NoPassword, nullptr));
   if (key == nullptr) return Wrong("--tls-key", files.key, "has no private key in plain PEM");
   if (X509_check_private_key(chain->front().get(), key.get()) != 1) {
     return Wrong("--tls-key", files.key,
                  absl::StrCat("is not the key of ", files.certificate, "'s first certificate"));
   }
+  absl::StatusOr<std::string> client_ca = "";
   if (!files.client_ca.empty()) {
-    auto authorities = ReadCertificates("--tls-client-ca", files.client_ca);
+    client_ca = Read("--tls-client-ca", files.client_ca);
+    if (!client_ca.ok()) return client_ca.status();
+    const auto authorities = ParseCertificates("--tls-client-ca", files.client_ca, *client_ca);
     if (!authorities.ok()) return authorities.status();
   }
   absl::Time expiry = absl::InfiniteFuture();
-  for (const Certificate& certificate : *chain) expiry = std::min(expiry, ExpiryOf(certificate));
+  for (const Certificate& one : *chain) expiry = std::min(expiry, ExpiryOf(one));
   if (expiry <= absl::Now()) {
     return Wrong("--tls-cert", files.certificate,
                  absl::StrCat("expired at ", absl::FormatTime(expiry, absl::UTCTimeZone())));
   }
-  return expiry;
+  return TlsIdentity{.certificate = *std::move(certificate),
+                     .key = *std::move(key_pem),
+                     .client_ca = *std::move(client_ca),
+                     .expiry = expiry};
 }
 
 }  // namespace quire

@@ -17,10 +17,18 @@ struct TlsFiles {
   bool is_on() const { return !certificate.empty() || !key.empty() || !client_ca.empty(); }
 };
 
-// Are they right, now, before a port is opened with them? gRPC would open it anyway and fail every
-// handshake. Returns when the first certificate of the chain expires. FAILED_PRECONDITION names the
-// file and what is wrong: not readable, not PEM, the key is not that of the certificate, expired.
-absl::StatusOr<absl::Time> CheckTlsFiles(const TlsFiles& files);
+// What those files held, in PEM.
+struct TlsIdentity {
+  std::string certificate;
+  std::string key;
+  std::string client_ca;  // empty: no file
+  absl::Time expiry;      // of the first certificate of the chain to expire
+};
+
+// Reads them, and makes sure that they are right now: gRPC would open a port with them in any case
+// and fail every handshake. FAILED_PRECONDITION names the file and what is wrong: not readable, not
+// PEM, the key is not that of the certificate, expired.
+absl::StatusOr<TlsIdentity> ReadTlsFiles(const TlsFiles& files);
 
 }  // namespace quire
 

@@ -51,6 +51,7 @@ def make_stubs():
 
 _stubs = make_stubs()
 from quire.v1 import generation_pb2 as pb  # noqa: E402
+from quire.v1 import admin_pb2, admin_pb2_grpc  # noqa: E402
 from quire.v1 import generation_pb2_grpc, model_pb2, model_pb2_grpc  # noqa: E402
 from quire.v1 import tokenizer_pb2, tokenizer_pb2_grpc  # noqa: E402
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
@@ -84,10 +85,10 @@ def quire(*args, env=None, stdout=subprocess.PIPE):
 class Server:
     """`quire serve` on a free port, ready when the constructor returns; a context manager.
 
-    With wait=False it may still be loading then."""
+    With wait=False it may still be loading then. `credentials`: to reach it over TLS."""
 
     def __init__(self, model, *flags, drain_delay="0", listen="127.0.0.1:0",
-                 metrics_listen="127.0.0.1:0", wait=True):
+                 metrics_listen="127.0.0.1:0", wait=True, credentials=None):
         os.makedirs(WORK, exist_ok=True)
         handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
         self.process = subprocess.Popen(
@@ -97,7 +98,8 @@ class Server:
         os.close(handle)
         try:
             self.address = self._wait_until(self._address, "an address").group(0)
-            self.channel = grpc.insecure_channel(self.address)
+            self.channel = (grpc.secure_channel(self.address, credentials) if credentials
+                            else grpc.insecure_channel(self.address))
             self.generation = generation_pb2_grpc.GenerationServiceStub(self.channel)
             self.models = model_pb2_grpc.ModelServiceStub(self.channel)
             self.tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(self.channel)
@@ -163,14 +165,18 @@ class Server:
         return response.status == health_pb2.HealthCheckResponse.SERVING
 
     @property
+    def admin_address(self):
+        return re.search(r"administration on ([\d.:]+)", self.log()).group(1)
+
+    @property
     def metrics_address(self):
         return re.search(r"metrics on http://([\d.:]+)/metrics", self.log()).group(1)
 
     def info(self):
         return self.models.GetModel(model_pb2.GetModelRequest(), timeout=10)
 
-    def ask(self, request):
-        return Answer(self.generation.Generate(request, timeout=ANSWER_S))
+    def ask(self, request, token=None):
+        return Answer(self.generation.Generate(request, timeout=ANSWER_S, metadata=bearer(token)))
 
     def stop(self):
         """Ends it as an operator would. Returns the exit code."""
@@ -193,6 +199,11 @@ class Server:
             self.process.kill()
             sys.stderr.write(f"--- end of {self.log_path}\n{self.log()[-4000:]}\n")
         self.stop()
+
+
+def bearer(token):
+    """The metadata of a call by whoever has this token."""
+    return [("authorization", f"Bearer {token}")] if token else None
 
 
 class Answer:

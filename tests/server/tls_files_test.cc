@@ -47,7 +47,7 @@ class Identity {
 };
 
 std::string ErrorOf(const TlsFiles& files) {
-  const absl::Status status = CheckTlsFiles(files).status();
+  const absl::Status status = ReadTlsFiles(files).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   return std::string(status.message());
 }
@@ -55,16 +55,18 @@ std::string ErrorOf(const TlsFiles& files) {
 TEST(TlsFilesTest, TheExpiryIsThatOfTheChainsFirstToExpire) {
   const Identity own("own", 30 * kDay);
   const Identity authority("authority", 3 * kDay);
-  const auto expiry = CheckTlsFiles({own.certificate, own.key, authority.certificate});
-  ASSERT_TRUE(expiry.ok()) << expiry.status();
-  EXPECT_LT(absl::AbsDuration(*expiry - absl::Now() - absl::Hours(24 * 30)), absl::Minutes(10));
+  const auto read = ReadTlsFiles({own.certificate, own.key, authority.certificate});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_LT(absl::AbsDuration(read->expiry - absl::Now() - absl::Hours(24 * 30)),
+            absl::Minutes(10));
 
   std::ofstream chain(own.certificate, std::ios::app);
   chain << std::ifstream(authority.certificate).rdbuf();
   chain.close();
-  const auto sooner = CheckTlsFiles({own.certificate, own.key, ""});
+  const auto sooner = ReadTlsFiles({own.certificate, own.key, ""});
   ASSERT_TRUE(sooner.ok()) << sooner.status();
-  EXPECT_LT(absl::AbsDuration(*sooner - absl::Now() - absl::Hours(24 * 3)), absl::Minutes(10));
+  EXPECT_LT(absl::AbsDuration(sooner->expiry - absl::Now() - absl::Hours(24 * 3)),
+            absl::Minutes(10));
 }
 
 TEST(TlsFilesTest, SaysWhichFileIsWrongAndHow) {
