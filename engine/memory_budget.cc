@@ -2,24 +2,21 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <sstream>
 
 namespace quire {
 namespace {
 
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-
-// The first number in a file; kUnlimited for "max" (cgroup v2).
+// The first number in a file; kNoMemoryLimit for "max" (cgroup v2).
 std::optional<int64_t> ReadNumber(const std::string& path) {
   std::ifstream file(path);
   std::string word;
   if (!(file >> word)) return std::nullopt;
-  if (word == "max") return kUnlimited;
+  if (word == "max") return kNoMemoryLimit;
   int64_t value = 0;
   std::istringstream digits(word);
-  if (!(digits >> value)) return kUnlimited;  // v1 writes "no limit" as a number beyond int64
+  if (!(digits >> value)) return kNoMemoryLimit;  // v1 writes "no limit" as a number beyond int64
   return value;
 }
 
@@ -34,33 +31,37 @@ std::optional<int64_t> ReadKey(const std::string& path, const std::string& key) 
   return std::nullopt;
 }
 
-// Limit minus what cannot be given back (usage without inactive page cache).
-int64_t LeftInGroup(const std::string& dir, const char* limit_file, const char* usage_file,
-                    const char* inactive_key) {
+// Available is the limit minus what cannot be given back: usage without inactive page cache.
+MemoryBudget BudgetOfGroup(const std::string& dir, const char* limit_file, const char* usage_file,
+                           const char* inactive_key) {
   const std::optional<int64_t> limit = ReadNumber(dir + limit_file);
   const std::optional<int64_t> usage = ReadNumber(dir + usage_file);
-  if (!limit || !usage || *limit == kUnlimited) return kUnlimited;
+  if (!limit || !usage || *limit == kNoMemoryLimit) return {kNoMemoryLimit, kNoMemoryLimit};
   const int64_t inactive = ReadKey(dir + "memory.stat", inactive_key).value_or(0);
-  return std::max<int64_t>(0, *limit - std::max<int64_t>(0, *usage - inactive));
+  return {std::max<int64_t>(0, *limit - std::max<int64_t>(0, *usage - inactive)), *limit};
 }
 
 // A limit of any ancestor binds, so the least of all of them counts.
-int64_t LeftAlongPath(const std::string& base, std::string path, const char* limit_file,
-                      const char* usage_file, const char* inactive_key) {
-  int64_t left = kUnlimited;
+void Tighten(MemoryBudget& budget, const std::string& base, std::string path,
+             const char* limit_file, const char* usage_file, const char* inactive_key) {
   while (true) {
-    left = std::min(left, LeftInGroup(base + path + "/", limit_file, usage_file, inactive_key));
+    const MemoryBudget group =
+        BudgetOfGroup(base + path + "/", limit_file, usage_file, inactive_key);
+    budget.available_bytes = std::min(budget.available_bytes, group.available_bytes);
+    budget.cgroup_limit_bytes = std::min(budget.cgroup_limit_bytes, group.cgroup_limit_bytes);
     const size_t slash = path.find_last_of('/');
-    if (path.empty() || slash == std::string::npos) return left;
+    if (path.empty() || slash == std::string::npos) return;
     path.resize(slash);
   }
 }
 
 }  // namespace
 
-int64_t AvailableMemoryBytesAt(const std::string& root) {
-  int64_t left = kUnlimited;
-  if (auto kib = ReadKey(root + "/proc/meminfo", "MemAvailable:")) left = *kib * 1024;
+MemoryBudget MemoryBudgetAt(const std::string& root) {
+  MemoryBudget budget = {kNoMemoryLimit, kNoMemoryLimit};
+  if (auto kib = ReadKey(root + "/proc/meminfo", "MemAvailable:")) {
+    budget.available_bytes = *kib * 1024;
+  }
   // Lines are "id:controllers:path"; v2 has no controllers.
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -71,18 +72,17 @@ int64_t AvailableMemoryBytesAt(const std::string& root) {
     const std::string path = line.substr(second + 1);
     const std::string trimmed = path == "/" ? "" : path;
     if (controllers.empty()) {
-      left = std::min(left, LeftAlongPath(root + "/sys/fs/cgroup", trimmed, "memory.max",
-                                          "memory.current", "inactive_file"));
+      Tighten(budget, root + "/sys/fs/cgroup", trimmed, "memory.max", "memory.current",
+              "inactive_file");
     } else if (controllers == "memory") {
-      left = std::min(
-          left, LeftAlongPath(root + "/sys/fs/cgroup/memory", trimmed, "memory.limit_in_bytes",
-                              "memory.usage_in_bytes", "total_inactive_file"));
+      Tighten(budget, root + "/sys/fs/cgroup/memory", trimmed, "memory.limit_in_bytes",
+              "memory.usage_in_bytes", "total_inactive_file");
     }
   }
-  return left;
+  return budget;
 }
 
-int64_t AvailableMemoryBytes() { return AvailableMemoryBytesAt(""); }
+int64_t AvailableMemoryBytes() { return MemoryBudgetAt("").available_bytes; }
 
 int64_t DefaultKvCacheBytes(int64_t available_bytes) {
   constexpr int64_t kMost = int64_t{4} << 30;

@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-constexpr int kNoQuota = std::numeric_limits<int>::max();
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
@@ -25,10 +25,9 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// Whole CPUs of a quota, at least one.
-int CpusOf(int64_t quota, int64_t period) {
+double CpusOf(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return kNoQuota;
-  return static_cast<int>(std::clamp<int64_t>(quota / period, 1, kNoQuota));
+  return static_cast<double>(quota) / static_cast<double>(period);
 }
 
 int64_t NumberOr(absl::string_view text, int64_t otherwise) {
@@ -37,21 +36,22 @@ int64_t NumberOr(absl::string_view text, int64_t otherwise) {
 }
 
 // Of one cgroup: v2 has "quota period" or "max period" in one file, v1 has two files.
-int QuotaOfV2(const std::string& directory) {
+double QuotaOfV2(const std::string& directory) {
   const std::pair<std::string, std::string> fields =
       absl::StrSplit(FirstLine(directory + "/cpu.max"), absl::MaxSplits(' ', 1));
   return CpusOf(NumberOr(fields.first, -1), NumberOr(fields.second, -1));
 }
 
-int QuotaOfV1(const std::string& directory) {
+double QuotaOfV1(const std::string& directory) {
   return CpusOf(NumberOr(FirstLine(directory + "/cpu.cfs_quota_us"), -1),
                 NumberOr(FirstLine(directory + "/cpu.cfs_period_us"), -1));
 }
 
 // The least of the cgroup at `path` below `mount` and all above it. Inside a container the path of
 // /proc may be one that only the host sees; the container's own limits are at the mount then.
-int LeastQuota(const std::string& mount, std::string path, int (*quota_of)(const std::string&)) {
-  int least = quota_of(mount);
+double LeastQuota(const std::string& mount, std::string path,
+                  double (*quota_of)(const std::string&)) {
+  double least = quota_of(mount);
   while (!path.empty() && path != "/") {
     least = std::min(least, quota_of(absl::StrCat(mount, path)));
     path.resize(path.rfind('/'));
@@ -59,7 +59,8 @@ int LeastQuota(const std::string& mount, std::string path, int (*quota_of)(const
   return least;
 }
 
-// Physical cores among the CPUs that this process may run on: hyperthreads of a core count once.
+}  // namespace
+
 int NumAllowedCores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -74,10 +75,8 @@ int NumAllowedCores() {
   return static_cast<int>(cores.size());
 }
 
-}  // namespace
-
-int CpuQuota(const std::string& root) {
-  int least = kNoQuota;
+double CpuQuota(const std::string& root) {
+  double least = kNoQuota;
   std::ifstream cgroups(root + "/proc/self/cgroup");
   std::string line;
   while (std::getline(cgroups, line)) {
@@ -94,6 +93,8 @@ int CpuQuota(const std::string& root) {
   return least;
 }
 
-int DefaultNumThreads() { return std::max(1, std::min(NumAllowedCores(), CpuQuota(""))); }
+int DefaultNumThreads() {
+  return std::max(1, static_cast<int>(std::min<double>(NumAllowedCores(), CpuQuota(""))));
+}
 
 }  // namespace quire

@@ -10,9 +10,12 @@ namespace quire {
 // cgroup and of those above it (v2 cpu.max, v1 cpu.cfs_quota_us). At least 1.
 int DefaultNumThreads();
 
-// What quotas allow, reading files below `root` ("" for the machine's own); a large number where
-// there is none. For tests.
-int CpuQuota(const std::string& root);
+// Physical cores among the CPUs that this process may run on: hyperthreads of a core count once.
+int NumAllowedCores();
+
+// CPUs that quotas allow, 0.5 being half the time of one; infinite where there is none. Reads files
+// below `root`: "" for the machine's own.
+double CpuQuota(const std::string& root);
 
 }  // namespace quire
 

@@ -33,6 +33,7 @@ Command DetokenizeCommand();
 Command TemplateCommand();
 Command EvalCommand();
 Command HealthcheckCommand();
+Command DoctorCommand();
 
 }  // namespace quire::cli
 

@@ -39,9 +39,9 @@ Every flag can be given as a variable too: QUIRE_MAX_TOKENS for --max-tokens.
 )";
 
 std::vector<Command> AllCommands() {
-  return {ServeCommand(),    ChatCommand(),     GenerateCommand(),
-          InspectCommand(),  TokenizeCommand(), DetokenizeCommand(),
-          TemplateCommand(), EvalCommand(),     HealthcheckCommand()};
+  return {ServeCommand(),       ChatCommand(),       GenerateCommand(), InspectCommand(),
+          TokenizeCommand(),    DetokenizeCommand(), TemplateCommand(), EvalCommand(),
+          HealthcheckCommand(), DoctorCommand()};
 }
 
 void PrintHelp(const std::vector<Command>& commands) {

@@ -30,10 +30,7 @@ ExitCode LoadExitCode(const absl::Status& status) {
   }
 }
 
-namespace {
-
-// What to do about files that cannot be loaded.
-const char* RemedyOf(absl::StatusCode code) {
+const char* RemedyForFiles(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kNotFound:
       return "give a folder in Hugging Face format, or a .gguf file, with all of its parts";
@@ -44,11 +41,11 @@ const char* RemedyOf(absl::StatusCode code) {
   }
 }
 
-}  // namespace
-
 ExitCode FailToLoad(const absl::Status& status) {
   const ExitCode code = Fail(LoadExitCode(status), status.message());
-  if (code == ExitCode::kModelFiles) std::fprintf(stderr, "quire: %s\n", RemedyOf(status.code()));
+  if (code == ExitCode::kModelFiles) {
+    std::fprintf(stderr, "quire: %s\n", RemedyForFiles(status.code()));
+  }
   return code;
 }
 

@@ -24,6 +24,9 @@ ExitCode Fail(ExitCode code, absl::string_view message);
 // model (kUsage), a bug (kInternal), else the model's files.
 ExitCode LoadExitCode(const absl::Status& status);
 
+// What to do about files that cannot be loaded, for the code of a status of Engine::Load.
+const char* RemedyForFiles(absl::StatusCode code);
+
 // Fail with that code and the status's message.
 ExitCode FailToLoad(const absl::Status& status);
 

@@ -12,18 +12,18 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include <spdlog/spdlog.h>
 
-#include "paged_kv/capacity.h"
 #include "server/cli/access_flags.h"
 #include "server/cli/command.h"
 #include "server/cli/command_line.h"
 #include "server/cli/engine_flags.h"
 #include "server/cli/limit_flags.h"
+#include "server/cli/listen_flags.h"
 #include "server/cli/log.h"
+#include "server/cli/model_summary.h"
 #include "server/cli/open_files.h"
 #include "server/cli/reload.h"
 #include "server/cli/report.h"
@@ -38,7 +38,7 @@ namespace {
 constexpr int64_t kMinLivenessMs = 2000;
 
 struct Options {
-  Options() { server.metrics_listen = "127.0.0.1:9400"; }
+  Options() { server.metrics_listen = kDefaultMetricsListen; }
 
   ServerConfig server;
   Server::DrainOptions drain = {.delay_ms = 5000, .timeout_ms = 20'000};
@@ -99,15 +99,6 @@ class Stop {
   absl::Notification asked_;
 };
 
-std::string SummaryOf(const ModelInfo& info) {
-  return absl::StrFormat(
-      "%s, %s weights, %s as held; numerics %s; on %s; KV cache %d blocks of %d tokens = %d "
-      "tokens, %s; max sequences %d, max length %d",
-      info.architecture, info.weight_format, BytesText(info.weight_bytes), info.numerics_mode,
-      info.backend, info.num_blocks, info.block_size, int64_t{info.num_blocks} * info.block_size,
-      BytesText(info.kv_cache_bytes), info.max_num_seqs, info.max_model_len);
-}
-
 // Takes up what may change while it runs. `server` may be null: there is none yet.
 void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level, Server* server) {
   if (server != nullptr) {
@@ -150,6 +141,7 @@ void WarnOfOpenDoors(const ServerConfig& config, const std::string& address) {
 
 // Says what would be served, or fails as serving would.
 ExitCode DryRun(const Options& options) {
+  LogAsCommand();
   const absl::StatusOr<ModelInfo> info = Server::Check(options.server);
   if (!info.ok()) return FailToLoad(info.status());
   std::cout << "ok: " << SummaryOf(*info) << "\n";
@@ -214,16 +206,12 @@ std::vector<Flag> ServeFlags(Options* options) {
   alias.repeats = true;
   std::vector<Flag> flags = {
       model,
-      MakeFlag("--listen", "HOST:PORT",
-               "Where to listen; port 0: any free one (default: 127.0.0.1:50051)", &server.listen),
+      ListenFlag(&server),
       MakeFlag("--served-model-name", "NAME",
                "What requests call the model (default: the last part of its path)",
                &server.served_model_name),
       alias,
-      MakeFlag("--metrics-listen", "HOST:PORT",
-               "Where /metrics, /livez, /readyz and /startupz are, over IPv4; \"\": nowhere "
-               "(default: 127.0.0.1:9400)",
-               &server.metrics_listen),
+      MetricsListenFlag(&server),
   };
   for (Flag& flag : AccessFlags(&server)) flags.push_back(std::move(flag));
   for (Flag& flag : EngineFlags(&server.engine)) flags.push_back(std::move(flag));

@@ -18,19 +18,19 @@ constexpr char kDim[] = "\x1b[2m";
 constexpr char kBold[] = "\x1b[1;36m";
 constexpr char kPlain[] = "\x1b[0m";
 
+}  // namespace
+
 // https://no-color.org: set and not empty.
-bool HasColours() {
+bool HasColours(int fd) {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) && (no_color == nullptr || *no_color == '\0') && term != nullptr &&
+  return isatty(fd) && (no_color == nullptr || *no_color == '\0') && term != nullptr &&
          absl::string_view(term) != "dumb";
 }
 
-}  // namespace
-
 Terminal::Terminal()
     : is_interactive_(isatty(STDIN_FILENO)),
-      has_colours_(HasColours()),
+      has_colours_(HasColours(STDERR_FILENO)),
       interrupt_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   QUIRE_CHECK(interrupt_fd_ >= 0, "out of file descriptors");
 }

@@ -6,6 +6,9 @@
 
 namespace quire::cli {
 
+// Whether colours are welcome on stdout or stderr: it is a terminal, and NO_COLOR is not set.
+bool HasColours(int fd);
+
 // The person in front of a chat: lines typed on stdin, prompts and notes on stderr. Where stdin is
 // no terminal there are no prompts, and colours only where stderr is one and NO_COLOR is not set.
 //

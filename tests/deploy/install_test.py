@@ -130,8 +130,11 @@ class InstallTest(unittest.TestCase):
     def test_it_serves_where_every_file_system_is_read_only(self):
         if subprocess.run(["unshare", "--mount", "true"], check=False).returncode != 0:
             self.skipTest("no new mount namespace here")
-        self.serve_and_ask("unshare", "--mount", "sh", "-c", READ_ONLY_ROOT, "sh", self.work,
-                           str(UID))
+        as_nobody = ["unshare", "--mount", "sh", "-c", READ_ONLY_ROOT, "sh", self.work, str(UID)]
+        self.serve_and_ask(*as_nobody)
+        said = run(*as_nobody, self.quire, "doctor", self.model, "--listen", "127.0.0.1:0",
+                   "--metrics-listen", "", "--kv-cache", "64MiB")
+        self.assertRegex(said, r"ok +self-test ")
 
     def test_the_tree_has_the_licence_the_protocol_and_what_operators_need(self):
         for path in ["bin/quire", "share/doc/quire/LICENSE", "share/quire/deploy/README.md",

@@ -131,6 +131,7 @@ class TlsTest(Folder):
             until = time.monotonic() + 2 * REFRESH_S
             while time.monotonic() < until:
                 self.assertEqual(self.shown(server), read(cert))
+                time.sleep(0.1)
             self.assertEqual(server.log().count("is not the key of"), 1)
             self.assertEqual(server.ask(greedy([1], 3)).tokens, before, "over the first connection")
 
@@ -173,6 +174,11 @@ class TlsTest(Folder):
 
 
 class TokensTest(Folder):
+    def test_a_dry_run_says_one_line(self):
+        done = quire("serve", tiny_model(), "--access-tokens", self.write_tokens(a={}), "--dry-run")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"\Aok: .*\n\Z")
+
     def test_calls_need_a_token_of_the_file(self):
         path = self.write_tokens(search={})
         with Server(tiny_model(), "--access-tokens", path) as server:

@@ -31,7 +31,8 @@ class MemoryBudgetTest : public ::testing::Test {
 };
 
 TEST_F(MemoryBudgetTest, WithoutCgroupsTheMachineDecides) {
-  EXPECT_EQ(AvailableMemoryBytesAt(root_), 16 * kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).available_bytes, 16 * kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).cgroup_limit_bytes, kNoMemoryLimit);
 }
 
 TEST_F(MemoryBudgetTest, VersionTwoLimitCountsWithoutInactivePageCache) {
@@ -39,7 +40,8 @@ TEST_F(MemoryBudgetTest, VersionTwoLimitCountsWithoutInactivePageCache) {
   Write("/sys/fs/cgroup/pod/memory.max", "8589934592\n");
   Write("/sys/fs/cgroup/pod/memory.current", "3221225472\n");
   Write("/sys/fs/cgroup/pod/memory.stat", "anon 5\ninactive_file 1073741824\n");
-  EXPECT_EQ(AvailableMemoryBytesAt(root_), 6 * kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).available_bytes, 6 * kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).cgroup_limit_bytes, 8 * kGiB);
 }
 
 TEST_F(MemoryBudgetTest, ALimitOfAnAncestorBinds) {
@@ -48,14 +50,14 @@ TEST_F(MemoryBudgetTest, ALimitOfAnAncestorBinds) {
   Write("/sys/fs/cgroup/pod/container/memory.current", "1\n");
   Write("/sys/fs/cgroup/pod/memory.max", "2147483648\n");
   Write("/sys/fs/cgroup/pod/memory.current", "0\n");
-  EXPECT_EQ(AvailableMemoryBytesAt(root_), 2 * kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).available_bytes, 2 * kGiB);
 }
 
 TEST_F(MemoryBudgetTest, InsideANamespaceTheRootOfTheMountIsTheContainer) {
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/memory.max", "1073741824\n");
   Write("/sys/fs/cgroup/memory.current", "0\n");
-  EXPECT_EQ(AvailableMemoryBytesAt(root_), kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).available_bytes, kGiB);
 }
 
 TEST_F(MemoryBudgetTest, VersionOneLimitCounts) {
@@ -63,14 +65,14 @@ TEST_F(MemoryBudgetTest, VersionOneLimitCounts) {
   Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4294967296\n");
   Write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "2147483648\n");
   Write("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file 1073741824\n");
-  EXPECT_EQ(AvailableMemoryBytesAt(root_), 3 * kGiB);
+  EXPECT_EQ(MemoryBudgetAt(root_).available_bytes, 3 * kGiB);
 }
 
 TEST_F(MemoryBudgetTest, AGroupOverItsLimitLeavesNothing) {
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/memory.max", "1000\n");
   Write("/sys/fs/cgroup/memory.current", "2000\n");
-  EXPECT_EQ(AvailableMemoryBytesAt(root_), 0);
+  EXPECT_EQ(MemoryBudgetAt(root_).available_bytes, 0);
 }
 
 TEST(DefaultKvCacheBytesTest, IsAQuarterButFourGibibytesAtMost) {

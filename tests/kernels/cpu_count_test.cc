@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr int kNone = std::numeric_limits<int>::max();
+constexpr double kNone = std::numeric_limits<double>::infinity();
 
 class CpuQuotaTest : public testing::Test {
  protected:
@@ -35,9 +35,9 @@ TEST_F(CpuQuotaTest, TheLeastOfAGroupAndThoseAboveItCounts) {
   Write("/sys/fs/cgroup/pods/one/cpu.max", "max 100000");
   EXPECT_EQ(CpuQuota(root_), kNone);
   Write("/sys/fs/cgroup/pods/cpu.max", "350000 100000");
-  EXPECT_EQ(CpuQuota(root_), 3);
+  EXPECT_EQ(CpuQuota(root_), 3.5);
   Write("/sys/fs/cgroup/pods/one/cpu.max", "50000 100000");
-  EXPECT_EQ(CpuQuota(root_), 1) << "half a CPU still runs one thread";
+  EXPECT_EQ(CpuQuota(root_), 0.5);
 }
 
 TEST_F(CpuQuotaTest, TheMountCountsWhereThePathIsTheHosts) {
@@ -55,7 +55,10 @@ TEST_F(CpuQuotaTest, VersionOneHasTwoFiles) {
   EXPECT_EQ(CpuQuota(root_), 4);
 }
 
-TEST(DefaultNumThreads, IsPositive) { EXPECT_GE(DefaultNumThreads(), 1); }
+TEST(DefaultNumThreads, IsPositiveAndNoMoreThanTheCores) {
+  EXPECT_GE(DefaultNumThreads(), 1);
+  EXPECT_LE(DefaultNumThreads(), NumAllowedCores());
+}
 
 }  // namespace
 }  // namespace quire
