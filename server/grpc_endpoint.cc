@@ -50,7 +50,7 @@ void SetConnectionLimits(const ServerConfig& config, grpc::ServerBuilder& builde
   // That limit is on a message as it was sent: a compressed one could be a thousand times larger.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  // Of gRPC's own buffers: messages that are never completed do not come as far as Enter.
+  // Of gRPC's own buffers: messages that are never completed do not come as far as Admission.
   grpc::ResourceQuota quota("quire");
   quota.Resize(2 * static_cast<size_t>(limits.max_pending_bytes));
   builder.SetResourceQuota(quota);

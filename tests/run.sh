@@ -58,16 +58,16 @@ tests() {
     "$log" || true)))
 }
 
-# sanitized PRESET FOLDERS: builds and runs the tests of these folders under a sanitizer. Tests on
-# the real model are skipped by name: sanitizers slow arithmetic tenfold, and the tiny models take
-# the same paths.
+# sanitized PRESET LABELS TARGET...: builds these and runs the tests that have one of the labels,
+# under a sanitizer. Tests on the real model are skipped by name: sanitizers slow arithmetic tenfold,
+# and the tiny models take the same paths.
 sanitized() {
-  local preset=$1 targets=()
+  local preset=$1 labels=$2
+  shift 2
   logged "configure-$preset" cmake --preset "$preset" "${cmake_flags[@]}" \
     -DQUIRE_SMOLLM2=none || return 1
-  for folder in $2; do targets+=("tests/$folder/all"); done
-  logged "build-$preset" cmake --build "build/$preset" --target "${targets[@]}" || return 1
-  tests "$preset" -L "^(${2// /|})\$"
+  logged "build-$preset" cmake --build "build/$preset" --target "$@" || return 1
+  tests "$preset" -L "^($labels)\$"
 }
 
 phase "packages: what deploy/packages.txt lists" "1 min, at once where all are there"
@@ -99,9 +99,10 @@ tests release
 
 if [ "$quick" = no ]; then
   phase "tests: address and undefined-behaviour sanitizers" "4 min"
-  sanitized asan "kernels paged_kv scheduler engine server fuzz" || failed_steps+=("asan build")
-  phase "tests: thread sanitizer" "4 min"
-  sanitized tsan "kernels paged_kv scheduler engine server" || failed_steps+=("tsan build")
+  sanitized asan "kernels|paged_kv|scheduler|engine|server|cli|text|fuzz" \
+    tests/{kernels,paged_kv,scheduler,engine,server,fuzz}/all || failed_steps+=("asan build")
+  phase "tests: thread sanitizer, where there are threads" "4 min"
+  sanitized tsan threads threaded_tests || failed_steps+=("tsan build")
 
   phase "fuzz: a minute for each target, in tests/fuzz" "8 min on 2 cores, half of it to build"
   step configure-fuzz cmake --preset fuzz "${cmake_flags[@]}"
