@@ -59,8 +59,8 @@ tests() {
 }
 
 # sanitized PRESET LABELS TARGET...: builds these and runs the tests that have one of the labels,
-# under a sanitizer. Tests on the real model are skipped by name: sanitizers slow arithmetic tenfold,
-# and the tiny models take the same paths.
+# under a sanitizer. Tests on the real model are skipped by name: sanitizers slow arithmetic
+# tenfold, and the tiny models take the same paths.
 sanitized() {
   local preset=$1 labels=$2
   shift 2

@@ -20,7 +20,7 @@ std::vector<Flag> AccessFlags(ServerConfig* config) {
              "Let tokens cross a network without TLS, because something else encrypts",
              &config->allow_plaintext_auth),
       MakeFlag("--admin-listen", "HOST:PORT",
-               "Where AdminService is: drain, log level, abort; \"\": nowhere (default: \"\")",
+               "Where AdminService is: drain, log level, abort; \"\": nowhere, as it is without",
                &config->admin_listen),
   };
 }

@@ -80,7 +80,8 @@ class TlsTest(Folder):
         super().setUp()
         self.authority = Authority(self.folder, "authority")
         cert, key = self.authority.issue("server", hosts="DNS:quire.example,IP:127.0.0.1")
-        self.cert, self.key = os.path.join(self.folder, "tls.pem"), os.path.join(self.folder, "tls.key")
+        self.cert = os.path.join(self.folder, "tls.pem")
+        self.key = os.path.join(self.folder, "tls.key")
         self.install(cert, key)
         self.flags = ["--tls-cert", self.cert, "--tls-key", self.key]
         self.credentials = grpc.ssl_channel_credentials(read(self.authority.path("pem")))
@@ -139,7 +140,8 @@ class TlsTest(Folder):
         clients = Authority(self.folder, "clients")
         cert, key = clients.issue("client", hosts="DNS:client")
         stranger = self.authority.issue("stranger", hosts="DNS:client")
-        known = grpc.ssl_channel_credentials(read(self.authority.path("pem")), read(key), read(cert))
+        known = grpc.ssl_channel_credentials(read(self.authority.path("pem")), read(key),
+                                             read(cert))
         ca = ["--tls-ca", self.authority.path("pem")]
         with Server(tiny_model(), *self.flags, "--tls-client-ca", clients.path("pem"),
                     credentials=known) as server:

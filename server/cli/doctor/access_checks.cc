@@ -24,9 +24,9 @@ Finding CertificateFinding(const TlsFiles& files, absl::Time now) {
                      "give a chain and its key in PEM that this user can read");
   }
   const absl::Duration left = identity->expiry - now;
-  const std::string seen = absl::StrCat(
-      files.certificate, " expires at ", absl::FormatTime(identity->expiry, absl::UTCTimeZone()),
-      ", in ", absl::ToInt64Hours(left) / 24, " days");
+  const std::string seen = absl::StrCat(files.certificate, " expires at ",
+                                        absl::FormatTime(identity->expiry, absl::UTCTimeZone()),
+                                        ", in ", absl::ToInt64Hours(left) / 24, " days");
   if (left > kExpiryNotice) return Ok("certificate", seen);
   return Warning("certificate", seen, "renew it; a running server takes up new files by itself");
 }
@@ -45,10 +45,9 @@ std::vector<Finding> AccessFindings(const ServerConfig& config, absl::Time now) 
   if (config.tls.is_on()) findings.push_back(CertificateFinding(config.tls, now));
   if (!config.access_tokens.empty()) {
     const absl::Status status = AccessControl(config.access_tokens).Load();
-    findings.push_back(status.ok()
-                           ? Ok("tokens", absl::StrCat(config.access_tokens, " is right"))
-                           : ProblemOf("tokens", status,
-                                       "server/README.md, \"Who may call\", has the form"));
+    findings.push_back(status.ok() ? Ok("tokens", absl::StrCat(config.access_tokens, " is right"))
+                                   : ProblemOf("tokens", status,
+                                               "server/README.md, \"Who may call\", has the form"));
   }
   return findings;
 }
