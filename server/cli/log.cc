@@ -9,7 +9,6 @@
 #include <spdlog/spdlog.h>
 
 #include "server/cli/log_line.h"
-#include "server/cli/repeat_sink.h"
 
 namespace quire::cli {
 namespace {
@@ -41,8 +40,7 @@ std::unique_ptr<spdlog::pattern_formatter> NewFormatter(LineFlag::Form form, con
 
 std::shared_ptr<spdlog::logger> NewLogger() {
   auto logger = std::make_shared<spdlog::logger>(
-      "quire",
-      std::make_shared<RepeatSink>(std::make_shared<spdlog::sinks::stderr_color_sink_mt>()));
+      "quire", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->flush_on(spdlog::level::trace);
   return logger;
 }
