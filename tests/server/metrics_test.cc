@@ -227,7 +227,8 @@ TEST_F(MetricsTest, AnAddressThatCannotBeHadNamesTheFlag) {
   EXPECT_EQ(taken.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(taken.message()), HasSubstr("--metrics-listen"));
   EXPECT_THAT(std::string(taken.message()), HasSubstr(config.metrics_listen));
-  for (const char* wrong : {"9400", "127.0.0.1", "127.0.0.1:9400s", "127.0.0.1:1,127.0.0.1:2"}) {
+  for (const char* wrong :
+       {"9400", "127.0.0.1", "127.0.0.1:9400s", "127.0.0.1:1,127.0.0.1:2", "[::1]:0"}) {
     config.metrics_listen = wrong;
     const absl::Status status = Server::Start(config).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << wrong;
