@@ -10,6 +10,7 @@ import signal
 import tempfile
 import termios
 import threading
+import time
 import unittest
 
 import grpc
@@ -216,6 +217,21 @@ class StuckEngineTest(unittest.TestCase):
             server.process.send_signal(signal.SIGTERM)
             held.reap()
             self.assertEqual(wait_for_exit(server), 70)
+
+    def test_a_signal_gives_a_stuck_engine_no_more_time(self):
+        liveness_s, watchdog_s = 4, 8
+        with start("--liveness-timeout", str(liveness_s), "--watchdog-timeout", str(watchdog_s),
+                   "--drain-timeout", "1ms") as server:
+            held = HeldThread(server.process.pid, "quire-engine")
+            since = time.monotonic()
+            wait_for_life(server, False)
+            server.process.send_signal(signal.SIGTERM)
+            held.reap()
+            self.assertEqual(wait_for_exit(server), 70)
+            # Counted from the signal on it would be both of them, or more.
+            self.assertLess(time.monotonic() - since, watchdog_s + liveness_s / 2)
+            self.assertIn("draining", server.log())
+            self.assertNotIn("moves again", server.log())
 
 
 class UnreadServer(Server):
