@@ -22,6 +22,7 @@
 #include "server/cli/command.h"
 #include "server/cli/command_line.h"
 #include "server/cli/engine_flags.h"
+#include "server/cli/format_value.h"
 #include "server/cli/limit_flags.h"
 #include "server/cli/log.h"
 #include "server/cli/open_files.h"
@@ -51,6 +52,18 @@ struct Options {
 
 Command CommandOver(Options* options);
 
+// What contradicts itself among them, before anything is loaded; the message names the flags.
+absl::Status CheckFlags(const ServerConfig& server) {
+  if (server.watchdog_timeout_ms > 0 && server.watchdog_timeout_ms < server.liveness_timeout_ms) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--watchdog-timeout is ", FormatDurationMs(server.watchdog_timeout_ms),
+        " and --liveness-timeout is ", FormatDurationMs(server.liveness_timeout_ms),
+        "; the first must not be shorter, because what it ends has to be reported before (0: it "
+        "ends nothing)"));
+  }
+  return CheckEngineFlags(server.engine);
+}
+
 [[noreturn]] void EndNow(QueueSink& log, ExitCode code) {
   log.Flush(kLastWords);
   _exit(static_cast<int>(code));
@@ -65,6 +78,8 @@ class Stop {
 
   // On the thread of the SignalWatch.
   void OnSignal(int signal) {
+    // A terminal that closes sends it twice: from its shell, and from the kernel.
+    if (signal == SIGHUP && signal_ != 0) return;
     // Whoever closes the terminal of a server wants it gone.
     const bool lost_terminal = had_terminal_ && isatty(STDERR_FILENO) == 0;
     if (signal == SIGHUP && !lost_terminal) return on_hangup_();
@@ -127,7 +142,7 @@ void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level, Serve
   Options next;
   const Command again = CommandOver(&next);
   absl::Status read = SetFlagsAgain(again, given);
-  if (read.ok()) read = CheckEngineFlags(next.server.engine);
+  if (read.ok()) read = CheckFlags(next.server);
   if (!read.ok()) {
     spdlog::error("SIGHUP: {}; everything stays as it was", std::string(read.message()));
     return;
@@ -215,7 +230,7 @@ ExitCode ServeWithLog(Options& options, QueueSink& log) {
 }
 
 ExitCode Serve(Options& options) {
-  if (absl::Status status = CheckEngineFlags(options.server.engine); !status.ok()) {
+  if (absl::Status status = CheckFlags(options.server); !status.ok()) {
     return Fail(ExitCode::kUsage, status.message());
   }
   if (options.dry_run) return DryRun(options);
@@ -261,8 +276,8 @@ std::vector<Flag> ServeFlags(Options* options) {
                    "all stacks in the log (default: 30)",
                    1000, &server.liveness_timeout_ms, kMinLivenessMs),
       DurationFlag("--watchdog-timeout", "SECONDS",
-                   "One that finishes none for this long ends the process with 70; 0: never "
-                   "(default: 120)",
+                   "One that finishes none for this long ends the process with 70, not less than "
+                   "--liveness-timeout; 0: never (default: 120)",
                    1000, &server.watchdog_timeout_ms),
       MakeFlag("--reflection", "BOOL",
                "Answer gRPC reflection; never with --access-tokens (default: true)",
