@@ -50,6 +50,9 @@ absl::Status CheckTokensAreHidden(absl::string_view flag, const std::string& lis
 
 absl::Status CheckListeners(const ServerConfig& config) {
   absl::Status status = CheckListenAddress("--listen", config.listen);
+  if (status.ok() && !config.metrics_listen.empty()) {
+    status = CheckIpv4ListenAddress("--metrics-listen", config.metrics_listen);
+  }
   if (status.ok()) status = CheckTokensAreHidden("--listen", config.listen, config);
   if (!status.ok() || config.admin_listen.empty()) return status;
   status = CheckListenAddress("--admin-listen", config.admin_listen);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "spdlog/spdlog.h"
@@ -25,6 +26,7 @@ namespace quire {
 namespace {
 
 constexpr int kSecondMs = 1000;
+constexpr size_t kMaxLogBytes = 200;  // of a message of gRPC's
 
 // Of one call's headers, for all calls. Over it gRPC 1.51 closes the connection, with all streams
 // that others may have on it; what a request may have is max_metadata_bytes, and less.
@@ -37,11 +39,23 @@ int MaxStreamsOfConnection(const ServerConfig& config) {
                   std::max(128, 2 * config.engine.max_num_seqs));
 }
 
-// gRPC's own log, in the form of ours. Most of its errors are what clients do.
+// Of a message of gRPC's, what clients have no words in: it ends in what they sent.
+absl::string_view WithoutValues(absl::string_view message) {
+  for (const absl::string_view mark : {"value=", "raw_bytes"}) {
+    const size_t end = message.find(mark);
+    if (end != absl::string_view::npos) message = message.substr(0, end + mark.size());
+  }
+  return message.substr(0, kMaxLogBytes);
+}
+
+// gRPC's own log, in the form of ours. What it calls errors is what clients do, so none of it is
+// above debug but what it says of listening: after a failure to accept it never accepts again.
 void Log(gpr_log_func_args* args) {
-  const auto level =
-      args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn : spdlog::level::debug;
-  spdlog::log(level, "grpc: {}", args->message);
+  const bool is_ours =
+      absl::StrContains(args->file, "tcp_server") && args->severity == GPR_LOG_SEVERITY_ERROR;
+  const auto level = is_ours ? spdlog::level::warn : spdlog::level::debug;
+  if (!spdlog::should_log(level)) return;
+  spdlog::log(level, "grpc: {}", std::string(WithoutValues(args->message)));
 }
 
 void SetConnectionLimits(const ServerConfig& config, grpc::ServerBuilder& builder) {

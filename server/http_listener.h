@@ -21,15 +21,16 @@ struct HttpAnswer {
 };
 
 // Answers GET and HEAD of a few small pages, for Prometheus and for probes: no files, no bodies, no
-// connections that stay. A few threads of its own, on which the pages are made; each client has a
-// few seconds, and a short queue holds those that find all threads busy.
+// connections that stay. Threads of its own, on which the pages are made; each client has half a
+// second for its request and to take each part of the answer, and a short queue holds those that
+// find all threads busy.
 class HttpListener {
  public:
   // Makes the page of a path; nothing: there is none. Called by several threads.
   using Pages = std::function<std::optional<HttpAnswer>(absl::string_view path)>;
 
-  // `listen`: host:port over IPv4; port 0: any free one. FAILED_PRECONDITION where it is no such
-  // address, UNAVAILABLE where it cannot be bound; the message names `flag`.
+  // `listen`: host:port; port 0: any free one. UNAVAILABLE where it cannot be bound; the message
+  // names `flag`. REQUIRES: CheckIpv4ListenAddress lets it pass.
   static absl::StatusOr<std::unique_ptr<HttpListener>> Open(absl::string_view flag,
                                                             const std::string& listen, Pages pages);
   // Waits for the pages that are being made.
@@ -37,7 +38,6 @@ class HttpListener {
   HttpListener(const HttpListener&) = delete;
   HttpListener& operator=(const HttpListener&) = delete;
 
-  int port() const { return port_; }
   const std::string& address() const { return address_; }  // with the port that was taken
 
  private:
@@ -48,7 +48,6 @@ class HttpListener {
 
   const Pages pages_;
   mg_context* context_ = nullptr;
-  int port_ = 0;
   std::string address_;
 };
 

@@ -6,7 +6,6 @@
 #include "spdlog/spdlog.h"
 
 #include "server/access_control.h"
-#include "server/listen_address.h"
 #include "server/model_text.h"
 #include "server/server.h"
 #include "server/server_core.h"
@@ -37,10 +36,6 @@ absl::StatusOr<ModelInfo> Server::Check(const ServerConfig& config) {
   if (absl::Status status = AccessControl(config.access_tokens).Load(); !status.ok()) return status;
   if (config.tls.is_on()) {
     if (absl::Status status = ReadTlsFiles(config.tls).status(); !status.ok()) return status;
-  }
-  if (!config.metrics_listen.empty()) {
-    absl::Status status = CheckListenAddress("--metrics-listen", config.metrics_listen);
-    if (!status.ok()) return status;
   }
   const EngineConfig engine = EngineConfigOf(config);
   if (absl::Status status = OpenText(engine).status(); !status.ok()) return status;

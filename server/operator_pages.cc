@@ -25,6 +25,10 @@ HttpAnswer MetricsPage(const ServerCore& core) {
            {{{}, static_cast<double>(core.num_calls())}});
   AddGauge(&families, "quire_build_info", "1, with the versions that answer",
            {{{{"version", QUIRE_VERSION}, {"grpc", GrpcVersion()}}, 1}});
+  const auto& num_dropped_log_lines = core.config().num_dropped_log_lines;
+  AddCounter(&families, "quire_log_lines_dropped_total",
+             "Lines of the log that were not written, because stderr was not read or failed",
+             {{{}, num_dropped_log_lines ? static_cast<double>(num_dropped_log_lines()) : 0}});
   if (const ServingModel* model = core.model()) AddEngineMetrics(*model, &families);
   AddProcessMetrics(&families);
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8",

@@ -56,6 +56,7 @@ struct ServerConfig {
   // ... for so long calls on_stuck (0: never), which is to end the process: nothing in it can.
   int64_t watchdog_timeout_ms = 120'000;
   std::function<void()> on_stuck;
+  std::function<int64_t()> num_dropped_log_lines;  // for /metrics, any thread; null: none are
   std::function<void()> on_drain;  // AdminService wants it drained; must return at once
 };
 

@@ -198,9 +198,12 @@ void ServerCore::Close() {
   }
   tick_wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
-  // From here on there is no sign of life but the end of all this.
+  // From here on there is no sign of life but the end of all this; a silence of before goes on.
   closing_.store(true);
-  watchdog_.Watch([] { return TimeUs{0}; });
+  const ServingModel* model = model_ptr_.load();
+  const TimeUs last_sign =
+      model != nullptr && model->engine != nullptr ? model->engine->Heartbeat() : 0;
+  watchdog_.Watch([last_sign] { return last_sign; });
   text_workers_.Stop();
   if (model_ != nullptr && model_->engine != nullptr) {
     const SchedulerStats stats = model_->engine->Stats();

@@ -1,15 +1,17 @@
 #include "server/cli/log.h"
 
 #include <memory>
+#include <string>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include <spdlog/details/os.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include "server/cli/log_line.h"
-#include "server/cli/repeat_sink.h"
 
 namespace quire::cli {
 namespace {
@@ -33,18 +35,43 @@ class LineFlag : public spdlog::custom_flag_formatter {
   const Form form_;
 };
 
-std::unique_ptr<spdlog::pattern_formatter> NewFormatter(LineFlag::Form form, const char* pattern) {
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<LineFlag>('*', form).set_pattern(pattern);
-  return formatter;
-}
+// The flag %& of patterns: the level, in its colour.
+class LevelFlag : public spdlog::custom_flag_formatter {
+ public:
+  explicit LevelFlag(bool has_colours) : has_colours_(has_colours) {}
 
-std::shared_ptr<spdlog::logger> NewLogger() {
-  auto logger = std::make_shared<spdlog::logger>(
-      "quire",
-      std::make_shared<RepeatSink>(std::make_shared<spdlog::sinks::stderr_color_sink_mt>()));
-  logger->flush_on(spdlog::level::trace);
-  return logger;
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const spdlog::string_view_t name = spdlog::level::to_string_view(message.level);
+    const std::string text =
+        has_colours_ ? absl::StrCat("\x1b[", ColourOf(message.level), "m",
+                                    absl::string_view(name.data(), name.size()), "\x1b[m")
+                     : std::string(name.data(), name.size());
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<LevelFlag>(has_colours_);
+  }
+
+ private:
+  static const char* ColourOf(spdlog::level::level_enum level) {
+    if (level >= spdlog::level::err) return "1;31";
+    if (level == spdlog::level::warn) return "1;33";
+    return level == spdlog::level::info ? "32" : "36";
+  }
+
+  const bool has_colours_;
+};
+
+std::unique_ptr<spdlog::formatter> NewFormatter(LogFormat format) {
+  const bool is_terminal = isatty(STDERR_FILENO) == 1;
+  const bool is_text = format == LogFormat::kAuto ? is_terminal : format == LogFormat::kText;
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<LineFlag>('*', is_text ? &TextOfLine : &JsonOfLine)
+      .add_flag<LevelFlag>('&', is_terminal && spdlog::details::os::is_color_terminal())
+      .set_pattern(is_text ? "%H:%M:%S.%e %& %*"
+                           : R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%*})");
+  return formatter;
 }
 
 }  // namespace
@@ -68,22 +95,17 @@ std::vector<Flag> LogFlags(LogOptions* options) {
                             &options->format)};
 }
 
-void LogAsServer(const LogOptions& options) {
-  std::shared_ptr<spdlog::logger> logger = NewLogger();
-  const bool is_text = options.format == LogFormat::kAuto ? isatty(STDERR_FILENO) == 1
-                                                          : options.format == LogFormat::kText;
-  if (is_text) {
-    logger->set_formatter(NewFormatter(&TextOfLine, "%H:%M:%S.%e %^%l%$ %*"));
-  } else {
-    logger->set_formatter(
-        NewFormatter(&JsonOfLine, R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%*})"));
-  }
-  spdlog::set_default_logger(std::move(logger));
+std::shared_ptr<QueueSink> LogAsServer(const LogOptions& options) {
+  auto sink = std::make_shared<QueueSink>(STDERR_FILENO);
+  sink->set_formatter(NewFormatter(options.format));
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("quire", sink));
   SetLogLevel(options.level);
+  return sink;
 }
 
 void LogAsCommand() {
-  std::shared_ptr<spdlog::logger> logger = NewLogger();
+  auto logger = std::make_shared<spdlog::logger>(
+      "quire", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->set_pattern("quire: %v");
   logger->set_level(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));

@@ -1,9 +1,11 @@
 #ifndef QUIRE_SERVER_CLI_LOG_H_
 #define QUIRE_SERVER_CLI_LOG_H_
 
+#include <memory>
 #include <vector>
 
 #include "server/cli/flag.h"
+#include "server/cli/queue_sink.h"
 
 namespace quire::cli {
 
@@ -23,8 +25,8 @@ struct LogOptions {
 // --log-level and --log-format.
 std::vector<Flag> LogFlags(LogOptions* options);
 
-// Sends the log of a server to stderr.
-void LogAsServer(const LogOptions& options);
+// Sends the log of a server to stderr, by a sink that its last words have to be flushed out of.
+std::shared_ptr<QueueSink> LogAsServer(const LogOptions& options);
 
 // For commands whose log nobody asked for: warnings only, as lines "quire: ...".
 void LogAsCommand();

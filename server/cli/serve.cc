@@ -20,6 +20,7 @@
 #include "server/cli/command.h"
 #include "server/cli/command_line.h"
 #include "server/cli/engine_flags.h"
+#include "server/cli/format_value.h"
 #include "server/cli/limit_flags.h"
 #include "server/cli/listen_flags.h"
 #include "server/cli/log.h"
@@ -36,6 +37,8 @@ namespace {
 
 // An idle engine turns twice a second, and a step may take two.
 constexpr int64_t kMinLivenessMs = 2000;
+// For what the log still has to say; nobody may be there to read it.
+constexpr std::chrono::seconds kLastWords{1};
 
 struct Options {
   Options() { server.metrics_listen = kDefaultMetricsListen; }
@@ -49,24 +52,44 @@ struct Options {
 
 Command CommandOver(Options* options);
 
+// What contradicts itself among them, before anything is loaded; the message names the flags.
+absl::Status CheckFlags(const ServerConfig& server) {
+  if (server.watchdog_timeout_ms > 0 && server.watchdog_timeout_ms < server.liveness_timeout_ms) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--watchdog-timeout is ", FormatDurationMs(server.watchdog_timeout_ms),
+        " and --liveness-timeout is ", FormatDurationMs(server.liveness_timeout_ms),
+        "; the first must not be shorter, because what it ends has to be reported before (0: it "
+        "ends nothing)"));
+  }
+  return CheckEngineFlags(server.engine);
+}
+
+[[noreturn]] void EndNow(QueueSink& log, ExitCode code) {
+  log.Flush(kLastWords);
+  _exit(static_cast<int>(code));
+}
+
 // What signals, and AdminService, ask of the process: to drain, then to be gone at once; or to read
 // its configuration again.
 class Stop {
  public:
-  explicit Stop(std::function<void()> on_hangup) : on_hangup_(std::move(on_hangup)) {}
+  Stop(std::function<void()> on_hangup, QueueSink& log)
+      : on_hangup_(std::move(on_hangup)), log_(log) {}
 
   // On the thread of the SignalWatch.
   void OnSignal(int signal) {
+    // A terminal that closes sends it twice: from its shell, and from the kernel.
+    if (signal == SIGHUP && signal_ != 0) return;
     // Whoever closes the terminal of a server wants it gone.
     const bool lost_terminal = had_terminal_ && isatty(STDERR_FILENO) == 0;
     if (signal == SIGHUP && !lost_terminal) return on_hangup_();
     if (loading_) {
       spdlog::info("{} while loading: nothing to drain, ending", strsignal(signal));
-      _exit(static_cast<int>(ExitCode::kOk));
+      EndNow(log_, ExitCode::kOk);
     }
     if (Begin(signal)) return;
     spdlog::warn("second signal: ending at once");
-    _exit(static_cast<int>(ExitCode::kInterrupted));
+    EndNow(log_, ExitCode::kInterrupted);
   }
   // As SIGTERM does, but not a second time.
   void OnDrainAsked() {
@@ -93,6 +116,7 @@ class Stop {
   }
 
   const std::function<void()> on_hangup_;
+  QueueSink& log_;
   const bool had_terminal_ = isatty(STDERR_FILENO) == 1;
   std::atomic<bool> loading_ = true;
   std::atomic<int> signal_ = 0;  // the first one
@@ -109,7 +133,7 @@ void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level, Serve
   Options next;
   const Command again = CommandOver(&next);
   absl::Status read = SetFlagsAgain(again, given);
-  if (read.ok()) read = CheckEngineFlags(next.server.engine);
+  if (read.ok()) read = CheckFlags(next.server);
   if (!read.ok()) {
     spdlog::error("SIGHUP: {}; everything stays as it was", std::string(read.message()));
     return;
@@ -148,25 +172,26 @@ ExitCode DryRun(const Options& options) {
   return ExitCode::kOk;
 }
 
-ExitCode Serve(Options& options) {
-  if (absl::Status status = CheckEngineFlags(options.server.engine); !status.ok()) {
-    return Fail(ExitCode::kUsage, status.message());
-  }
-  if (options.dry_run) return DryRun(options);
-  LogAsServer(options.log);
+// Until it has drained.
+ExitCode ServeWithLog(Options& options, QueueSink& log) {
+  const auto fail = [&log](const absl::Status& status) {
+    log.Flush(kLastWords);  // the reason comes last
+    return FailToLoad(status);
+  };
   RaiseOpenFilesLimit();
   Reload reload(CommandOver(&options).flags);
   // Before the thread that handles signals, which looks at it once it is there.
   absl::StatusOr<std::unique_ptr<Server>> server;
   std::atomic<Server*> started = nullptr;
-  Stop stop([&] { ReloadConfig(options.given, reload, options.log.level, started.load()); });
+  Stop stop([&] { ReloadConfig(options.given, reload, options.log.level, started.load()); }, log);
   SignalWatch watch({SIGINT, SIGTERM, SIGHUP}, [&](int signal) { stop.OnSignal(signal); });
 
   ServerConfig config = options.server;
-  config.on_stuck = [] { _exit(static_cast<int>(ExitCode::kFatal)); };
+  config.on_stuck = [&log] { EndNow(log, ExitCode::kFatal); };
+  config.num_dropped_log_lines = [&log] { return log.num_dropped(); };
   config.on_drain = [&stop] { stop.OnDrainAsked(); };
   server = Server::Start(config);
-  if (!server.ok()) return FailToLoad(server.status());
+  if (!server.ok()) return fail(server.status());
   started.store(server->get());
   const std::string& metrics = (*server)->metrics_address();
   const std::string& admin = (*server)->admin_address();
@@ -179,7 +204,7 @@ ExitCode Serve(Options& options) {
   absl::Status loaded = (*server)->LoadModel([](absl::string_view phase, double seconds) {
     spdlog::info("{}: {:.2f} s", std::string(phase), seconds);
   });
-  if (!loaded.ok()) return FailToLoad(loaded);
+  if (!loaded.ok()) return fail(loaded);
   stop.LoadingIsDone();
   const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
   spdlog::info("serving {} after {:.2f} s: {}; address {}", (*server)->served_model_name(),
@@ -194,6 +219,17 @@ ExitCode Serve(Options& options) {
   const Server::DrainResult result = (*server)->Drain(drain);
   spdlog::info("drained: {} requests finished, {} were ended", result.finished, result.ended);
   return ExitCode::kOk;
+}
+
+ExitCode Serve(Options& options) {
+  if (absl::Status status = CheckFlags(options.server); !status.ok()) {
+    return Fail(ExitCode::kUsage, status.message());
+  }
+  if (options.dry_run) return DryRun(options);
+  const std::shared_ptr<QueueSink> log = LogAsServer(options.log);
+  const ExitCode code = ServeWithLog(options, *log);
+  log->Flush(kLastWords);
+  return code;
 }
 
 std::vector<Flag> ServeFlags(Options* options) {
@@ -228,8 +264,8 @@ std::vector<Flag> ServeFlags(Options* options) {
                    "all stacks in the log (default: 30)",
                    1000, &server.liveness_timeout_ms, kMinLivenessMs),
       DurationFlag("--watchdog-timeout", "SECONDS",
-                   "One that finishes none for this long ends the process with 70; 0: never "
-                   "(default: 120)",
+                   "One that finishes none for this long ends the process with 70, not less than "
+                   "--liveness-timeout; 0: never (default: 120)",
                    1000, &server.watchdog_timeout_ms),
       MakeFlag("--reflection", "BOOL",
                "Answer gRPC reflection; never with --access-tokens (default: true)",

@@ -1,21 +1,48 @@
 """Where settings come from, and what an operator does with a server: as the real binary does it."""
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
 import re
-import select
 import signal
-import subprocess
 import tempfile
 import termios
-import time
 import unittest
 
-from quire_server import BINARY, START_S, Server, quire, tiny_model, wait_until
+from quire_server import (ANSWER_S, START_S, Server, greedy, quire, smollm2, tiny_model,
+                          wait_until)
 
 SMALL_KV = ["--kv-cache", "16MiB"]  # memory that any machine has
+
+
+class TerminalServer(Server):
+    """A server with a terminal of its own."""
+
+    def __init__(self, *args):
+        self.terminal, theirs = pty.openpty()
+        os.set_blocking(self.terminal, False)
+        self.text = b""
+
+        def own_terminal():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        try:
+            super().__init__(*args, stdin=theirs, stdout=theirs, stderr=theirs,
+                             start_new_session=True, preexec_fn=own_terminal)
+        finally:
+            os.close(theirs)
+
+    def close_terminal(self):
+        os.close(self.terminal)
+        self.terminal = -1
+
+    def log(self):
+        with contextlib.suppress(OSError):  # there is no more, or it is closed
+            while got := os.read(self.terminal, 4096):
+                self.text += got
+        return self.text.decode()
 
 
 class ConfigTest(unittest.TestCase):
@@ -105,7 +132,9 @@ class ConfigTest(unittest.TestCase):
             for code, args in [
                     (2, [tiny_model(), "--max-num-seqs", "512"]),
                     (2, [tiny_model(), "--max-model-len", "1G"]),
+                    (2, [tiny_model(), "--liveness-timeout", "3s", "--watchdog-timeout", "2.5s"]),
                     (2, [tiny_model(), "--listen", "nowhere"]),
+                    (2, [tiny_model(), "--metrics-listen", "[::1]:0"]),
                     (3, [os.path.join(folder, "none")]),
                     (3, [damaged]),
                     (4, [tiny_model(), "--kv-cache", "900TiB"])]:
@@ -147,6 +176,18 @@ class ConfigTest(unittest.TestCase):
             self.assertEqual(server.info().limits.max_num_seqs, 16)
         self.assertNotIn("draining", server.log())
 
+    def test_each_mistake_in_the_file_is_told_at_its_sighup(self):
+        self.write('log-level = "info"\n')
+        with Server(tiny_model(), *SMALL_KV, "--config", self.path) as server:
+            for text, why in [("\nmax-num-seq = 8\n", f"{self.path}:2: max-num-seq"),
+                              ("\n\nmax-num-seq = 8\n", f"{self.path}:3: max-num-seq"),
+                              ('liveness-timeout = "200s"\n',
+                               "--watchdog-timeout is 2m and --liveness-timeout is 200s")]:
+                self.write(text)
+                server.process.send_signal(signal.SIGHUP)
+                server.wait_for_log(f"SIGHUP: {why}")
+        self.assertEqual(server.log().count("everything stays as it was"), 3)
+
     def test_a_flag_stays_above_a_file_that_is_read_again(self):
         self.write('log-level = "warn"\n')
         with Server(tiny_model(), *SMALL_KV, "--config", self.path,
@@ -156,24 +197,20 @@ class ConfigTest(unittest.TestCase):
             server.wait_for_log("nothing to reload has changed")
 
     def test_a_server_ends_with_its_terminal(self):
-        terminal, theirs = pty.openpty()
-        self.addCleanup(os.close, theirs)
+        with TerminalServer(tiny_model(), *SMALL_KV) as server:
+            server.close_terminal()
+            self.assertEqual(server.process.wait(START_S), 0)
 
-        def own_terminal():
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-        process = subprocess.Popen(
-            [BINARY, "serve", tiny_model(), "--listen", "127.0.0.1:0", *SMALL_KV], stdin=theirs,
-            stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=own_terminal)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        shown, until = b"", time.monotonic() + START_S
-        while b"serving" not in shown and time.monotonic() < until:
-            if select.select([terminal], [], [], 1)[0]:
-                shown += os.read(terminal, 4096)
-        self.assertIn(b"serving", shown)
-        os.close(terminal)
-        self.assertEqual(process.wait(60), 0)
+    def test_losing_the_terminal_drains_though_shell_and_kernel_both_say_so(self):
+        with TerminalServer(smollm2(), "--kv-cache", "64MiB", "--drain-timeout", "100") as server:
+            stream = server.generation.Generate(greedy([1, 2, 3], 200), timeout=ANSWER_S)
+            self.assertEqual(next(stream).WhichOneof("event"), "accepted")
+            server.close_terminal()
+            wait_until(lambda: not server.is_serving(), "not ready")
+            server.process.send_signal(signal.SIGHUP)
+            tokens = [token for event in stream for token in event.delta.token_ids]
+            self.assertEqual(len(tokens), 200)
+            self.assertEqual(server.process.wait(START_S), 0)
 
     def test_the_format_of_the_log_is_chosen(self):
         for form, pattern in [("text", r"\A\d\d:\d\d:\d\d\.\d\d\d info "), ("json", r'\A{"time":"'),

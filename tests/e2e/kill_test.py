@@ -1,11 +1,16 @@
 """What ends the server in each of its states: exit codes, what clients see, a new start."""
 
+import array
+import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import tempfile
+import termios
 import threading
+import time
 import unittest
 
 import grpc
@@ -210,6 +215,96 @@ class StuckEngineTest(unittest.TestCase):
                    "--drain-timeout", "1ms") as server:
             held = HeldThread(server.process.pid, "quire-engine")
             server.process.send_signal(signal.SIGTERM)
+            held.reap()
+            self.assertEqual(wait_for_exit(server), 70)
+
+    def test_a_signal_gives_a_stuck_engine_no_more_time(self):
+        liveness_s, watchdog_s = 4, 8
+        with start("--liveness-timeout", str(liveness_s), "--watchdog-timeout", str(watchdog_s),
+                   "--drain-timeout", "1ms") as server:
+            held = HeldThread(server.process.pid, "quire-engine")
+            since = time.monotonic()
+            wait_for_life(server, False)
+            server.process.send_signal(signal.SIGTERM)
+            held.reap()
+            self.assertEqual(wait_for_exit(server), 70)
+            # Counted from the signal on it would be both of them, or more.
+            self.assertLess(time.monotonic() - since, watchdog_s + liveness_s / 2)
+            self.assertIn("draining", server.log())
+            self.assertNotIn("moves again", server.log())
+
+
+class UnreadServer(Server):
+    """Its log goes into a pipe of one page, which is read while log() is called and else by nobody,
+    as by a log shipper that hangs."""
+
+    PIPE_BYTES = 4096
+
+    def __init__(self, *args, **kwargs):
+        self.read_end, write_end = os.pipe()
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, self.PIPE_BYTES)
+        os.set_blocking(self.read_end, False)
+        self.text = b""
+        try:
+            super().__init__(*args, stderr=write_end, **kwargs)
+        finally:
+            os.close(write_end)
+
+    def log(self):
+        with contextlib.suppress(BlockingIOError):
+            while got := os.read(self.read_end, self.PIPE_BYTES):
+                self.text += got
+        return self.text.decode()
+
+    def is_full(self):
+        """No line more has room: they are written as a whole."""
+        pending = array.array("i", [0])
+        fcntl.ioctl(self.read_end, termios.FIONREAD, pending)
+        return pending[0] > self.PIPE_BYTES - 500
+
+    def fill(self, num_requests):
+        for i in range(num_requests):
+            answer = self.ask(greedy([3, 4 + i % 100], 2))
+            assert answer.error is None, answer.error
+        wait_until(self.is_full, "a full pipe")
+
+    def __exit__(self, *args):
+        super().__exit__(*args)
+        os.close(self.read_end)
+
+
+class UnreadLogTest(unittest.TestCase):
+    """A log that nobody reads."""
+
+    def test_requests_are_answered_and_a_signal_drains(self):
+        with UnreadServer(tiny_model(), "--kv-cache", "16MiB") as server:
+            server.fill(500)
+            self.assertTrue(server.is_serving())
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(wait_for_exit(server), 0)
+
+    def test_what_waited_is_written_when_somebody_reads(self):
+        with UnreadServer(tiny_model(), "--kv-cache", "16MiB") as server:
+            server.fill(100)
+            server.access_lines(100)
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_log("drained: ")
+            self.assertEqual(wait_for_exit(server), 0)
+            self.assertEqual(len(server.access_lines()), 100)
+
+    def test_a_second_signal_ends_at_once(self):
+        with UnreadServer(tiny_model(), "--kv-cache", "16MiB", drain_delay="3600") as server:
+            server.fill(50)
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not server.is_serving(), "not ready")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(wait_for_exit(server), 130)
+
+    def test_a_stuck_engine_ends_the_process_with_70(self):
+        with UnreadServer(tiny_model(), "--kv-cache", "16MiB", "--liveness-timeout", "2s",
+                          "--watchdog-timeout", "4s") as server:
+            server.fill(50)
+            held = HeldThread(server.process.pid, "quire-engine")
             held.reap()
             self.assertEqual(wait_for_exit(server), 70)
 

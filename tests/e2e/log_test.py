@@ -7,6 +7,8 @@ import unittest
 
 import grpc
 
+from raw_http2 import (ACK, END_HEADERS, END_STREAM, GENERATE, HEADERS, PING, RawConnection,
+                       header_block)
 from quire_server import (ANSWER_S, DATA, Server, greedy, health_pb2, model_pb2, pb, smollm2,
                           tiny_model, tokenizer_pb2)
 
@@ -14,6 +16,13 @@ BYTE_MODEL = os.path.join(DATA, "gguf_types", "BF16.gguf")  # random weights, no
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 MAX_REFUSALS, WINDOW_S = 50, 10  # server/access_log.h
+
+# Those that gRPC reads itself, and complains of.
+OWN_HEADERS = ["grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "te", "content-type",
+               ":method", ":scheme", ":path", ":authority", "user-agent", "host",
+               "grpc-previous-rpc-attempts", "grpc-retry-pushback-ms", "grpc-status",
+               "grpc-message", "grpc-internal-encoding-request", "grpc-tags-bin",
+               "grpc-trace-bin", "x-other-bin"]
 
 
 class AccessLogTest(unittest.TestCase):
@@ -98,6 +107,36 @@ class AccessLogTest(unittest.TestCase):
         self.assertLessEqual(lines, num_windows * MAX_REFUSALS)
 
 
+def send_header(server, name, value):
+    """A call with one header like this beside those that all have; returns when it was read."""
+    fields = {":method": "POST", ":scheme": "http", ":path": GENERATE, ":authority": "test",
+              "content-type": "application/grpc", "te": "trailers", name: value}
+    with RawConnection(server.address) as connection:
+        connection.send(HEADERS, END_HEADERS | END_STREAM, 1, header_block(fields.items()))
+        connection.send(PING, 0, 0, b"12345678")
+        connection.read_until(lambda f: f.type == PING and f.flags & ACK)
+
+
+class WrongHeaderTest(unittest.TestCase):
+    def test_at_level_info_no_header_leaves_a_line(self):
+        with Server(tiny_model()) as server:
+            for name in OWN_HEADERS:
+                send_header(server, name, "\x1b[2Jwrong" * 1000)
+            server.stop()
+            self.assertNotIn("grpc", server.log())
+
+    def test_at_level_debug_its_line_is_short(self):
+        with Server(tiny_model(), "--log-level", "debug") as server:
+            send_header(server, "grpc-timeout", "x" * 15_000)
+            server.wait_for_log("grpc: Error parsing metadata")
+            server.stop()
+            for line in server.log().splitlines():
+                message = json.loads(line)["message"]
+                if message.startswith("grpc: "):
+                    self.assertLessEqual(len(message), len("grpc: ") + 200)
+                    self.assertNotIn("xxx", message)
+
+
 class SecrecyTest(unittest.TestCase):
     def test_nothing_that_clients_send_or_get_is_in_the_log_at_any_level(self):
         self.keeps_secrets(BYTE_MODEL)
@@ -117,6 +156,7 @@ class SecrecyTest(unittest.TestCase):
             self.assertNotIn(output, log)
             self.assertNotIn(json.dumps(output)[1:-1], log)
         self.assertIn('"method":"Generate"', log)
+        self.assertIn("grpc: Error parsing metadata", log)
 
     def talk(self, server):
         """Sends unique words in every place that a text fits in. Returns them, and the answers."""
@@ -177,6 +217,8 @@ class SecrecyTest(unittest.TestCase):
         call(server.channel.unary_unary(f"/quire.v1.{secret('Service')}/{secret('Method')}"), b"x")
         call(server.channel.unary_unary("/quire.v1.GenerationService/Abort"),
              b"\x0a\xff" + secret("Bytes").encode())
+        for i, name in enumerate(OWN_HEADERS):
+            send_header(server, name, secret(f"Header{i}"))
         self.assertTrue(outputs)
         return secrets, outputs
 

@@ -85,16 +85,17 @@ def quire(*args, env=None, stdout=subprocess.PIPE):
 class Server:
     """`quire serve` on a free port, ready when the constructor returns; a context manager.
 
-    With wait=False it may still be loading then. `credentials`: to reach it over TLS."""
+    With wait=False it may still be loading then. `credentials`: to reach it over TLS. `popen` is
+    for the process: another stderr than the file of log() needs another log() as well."""
 
     def __init__(self, model, *flags, drain_delay="0", listen="127.0.0.1:0",
-                 metrics_listen="127.0.0.1:0", wait=True, credentials=None):
+                 metrics_listen="127.0.0.1:0", wait=True, credentials=None, **popen):
         os.makedirs(WORK, exist_ok=True)
         handle, self.log_path = tempfile.mkstemp(prefix="server.", suffix=".log", dir=WORK)
         self.process = subprocess.Popen(
             [BINARY, "serve", model, "--listen", listen, "--drain-delay", drain_delay,
              "--metrics-listen", metrics_listen, *flags],
-            stdin=subprocess.DEVNULL, stdout=handle, stderr=handle)
+            **{"stdin": subprocess.DEVNULL, "stdout": handle, "stderr": handle, **popen})
         os.close(handle)
         try:
             self.address = self._wait_until(self._address, "an address").group(0)

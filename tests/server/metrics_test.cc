@@ -24,6 +24,7 @@ class MetricsTest : public ServerFixture {
     config.listen = "127.0.0.1:0";
     config.metrics_listen = "127.0.0.1:0";
     config.limits = limits;
+    config.num_dropped_log_lines = [] { return int64_t{7}; };
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -61,6 +62,11 @@ class MetricsTest : public ServerFixture {
 
   int http_port_ = 0;
 };
+
+TEST_F(MetricsTest, LinesThatTheLogDroppedAreToldWhileLoadingToo) {
+  OpenWithMetrics();
+  EXPECT_EQ(Value("quire_log_lines_dropped_total"), 7);
+}
 
 TEST_F(MetricsTest, AnEndWithOkIsCountedBeforeTheClientHearsOfIt) {
   OpenWithMetrics();
@@ -221,7 +227,8 @@ TEST_F(MetricsTest, AnAddressThatCannotBeHadNamesTheFlag) {
   EXPECT_EQ(taken.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(taken.message()), HasSubstr("--metrics-listen"));
   EXPECT_THAT(std::string(taken.message()), HasSubstr(config.metrics_listen));
-  for (const char* wrong : {"9400", "127.0.0.1", "127.0.0.1:9400s", "127.0.0.1:1,127.0.0.1:2"}) {
+  for (const char* wrong :
+       {"9400", "127.0.0.1", "127.0.0.1:9400s", "127.0.0.1:1,127.0.0.1:2", "[::1]:0"}) {
     config.metrics_listen = wrong;
     const absl::Status status = Server::Start(config).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << wrong;

@@ -42,5 +42,14 @@ TEST(LogLineTest, ALineWithoutFieldsIsItsMessage) {
   EXPECT_EQ(Parsed("not \xff UTF-8")["message"], "not \xEF\xBF\xBD UTF-8");
 }
 
+TEST(LogLineTest, NothingReachesATerminalThatItWouldObey) {
+  EXPECT_EQ(TextOfLine("a\x1b[2J\tb\x7f\x80 \xc2\x9bm"), R"(a\x1b[2J\x09b\x7f\x80 \xc2\x9bm)");
+  EXPECT_EQ(TextOfLine(std::string("nul\0", 4)), R"(nul\x00)");
+  const std::string words = "\xc2\xa0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80";  // of 2, 3, 4 bytes
+  EXPECT_EQ(TextOfLine(words), words);
+  EXPECT_EQ(TextOfLine("cut \xe2\x82"), R"(cut \xe2\x82)");
+  EXPECT_EQ(TextOfLine("\xe2\x82x \xc0\x80 \xff"), R"(\xe2\x82x \xc0\x80 \xff)");
+}
+
 }  // namespace
 }  // namespace quire::cli
