@@ -1,8 +1,5 @@
 #include "server/access_control.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,28 +8,14 @@
 
 #include "server/errors.h"
 #include "server/listen_address.h"
+#include "server/read_file.h"
+#include "server/steady_now.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kMaxFileBytes = 4 << 20;
 constexpr char kFlag[] = "--access-tokens";
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(kFlag, " ", path, ": cannot be read: ", std::strerror(errno)));
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) {
-    return absl::FailedPreconditionError(absl::StrCat(kFlag, " ", path, ": is larger than 4 MiB"));
-  }
-  return text;
-}
 
 absl::Status CheckTokensAreHidden(absl::string_view flag, const std::string& listen,
                                   const ServerConfig& config) {
@@ -68,15 +51,22 @@ absl::Status CheckListeners(const ServerConfig& config) {
 
 absl::Status AccessControl::Load() {
   if (!asks_for_tokens()) return absl::OkStatus();
-  const absl::StatusOr<std::string> text = ReadFile(path_);
+  // Calls go on by the tokens there are, for as long as it takes to read new ones.
+  std::lock_guard<std::mutex> load_lock(load_mu_);
+  const absl::StatusOr<std::string> text = ReadFile(kFlag, path_, kMaxFileBytes);
   if (!text.ok()) return text.status();
-  std::lock_guard<std::mutex> lock(mu_);
   absl::StatusOr<std::shared_ptr<const AccessTokens>> tokens =
-      AccessTokens::Parse(*text, absl::StrCat(kFlag, " ", path_), tokens_.get());
+      AccessTokens::Parse(*text, absl::StrCat(kFlag, " ", path_), Tokens().get(), SteadyNow());
   if (!tokens.ok()) return absl::FailedPreconditionError(tokens.status().message());
+  spdlog::info("{} tokens from {}", (*tokens)->num_tokens(), path_);
+  std::lock_guard<std::mutex> lock(mu_);
   tokens_ = *std::move(tokens);
-  spdlog::info("{} tokens from {}", tokens_->num_tokens(), path_);
   return absl::OkStatus();
+}
+
+std::shared_ptr<const AccessTokens> AccessControl::Tokens() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return tokens_;
 }
 
 absl::StatusOr<std::shared_ptr<const Tenant>> AccessControl::Authenticate(
@@ -90,12 +80,7 @@ absl::StatusOr<std::shared_ptr<const Tenant>> AccessControl::Authenticate(
   if (!authorization || !absl::StartsWithIgnoreCase(*authorization, kScheme)) {
     return refuse("this server asks for metadata \"authorization: Bearer TOKEN\", once");
   }
-  std::shared_ptr<const AccessTokens> tokens;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    tokens = tokens_;
-  }
-  std::shared_ptr<const Tenant> tenant = tokens->Find(authorization->substr(kScheme.size()));
+  std::shared_ptr<const Tenant> tenant = Tokens()->Find(authorization->substr(kScheme.size()));
   if (tenant == nullptr) return refuse("this server does not know the token");
   return tenant;
 }

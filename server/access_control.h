@@ -38,7 +38,10 @@ class AccessControl {
       std::optional<absl::string_view> authorization) const;
 
  private:
+  std::shared_ptr<const AccessTokens> Tokens() const;
+
   const std::string path_;
+  std::mutex load_mu_;  // taken before mu_, and held from reading to taking up
   mutable std::mutex mu_;
   std::shared_ptr<const AccessTokens> tokens_;  // guarded by mu_
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -37,7 +38,7 @@ struct Rights {
   }
 };
 
-// A name goes into logs, metadata and keys of metrics.
+// A name goes into logs and metadata.
 bool IsName(absl::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -70,12 +71,42 @@ Rights ReadRights(JsonFields& fields) {
   return rights;
 }
 
-void RefuseUnknownKeys(const nlohmann::json& entry, JsonFields& fields) {
+void CheckKeys(const nlohmann::json& entry, JsonFields& fields) {
   for (const auto& [key, value] : entry.items()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
       fields.Fail(absl::StrCat("there is no key \"", absl::Utf8SafeCHexEscape(key), "\""));
     }
+    if (value.is_null()) fields.Fail(absl::StrCat(key, " is null; leave it out for no limit"));
   }
+}
+
+// As it stands, but for keys that an object has twice, of which JSON would take the last: `twice`
+// names one. Discarded: no JSON.
+nlohmann::json ParseStrictly(absl::string_view text, std::string* twice) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto see = [&](int /*depth*/, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    switch (event) {
+      case nlohmann::json::parse_event_t::object_start:
+        keys.emplace_back();
+        break;
+      case nlohmann::json::parse_event_t::object_end:
+        keys.pop_back();
+        break;
+      case nlohmann::json::parse_event_t::key:
+        if (!keys.back().insert(parsed.get<std::string>()).second) *twice = parsed;
+        break;
+      default:
+        break;
+    }
+    return true;
+  };
+  return nlohmann::json::parse(text, see, /*allow_exceptions=*/false);
+}
+
+std::array<uint8_t, 32> DigestOf(absl::string_view token) {
+  std::array<uint8_t, 32> digest;
+  SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(), digest.data());
+  return digest;
 }
 
 bool ReadDigest(JsonFields& fields, std::array<uint8_t, 32>* digest) {
@@ -89,18 +120,27 @@ bool ReadDigest(JsonFields& fields, std::array<uint8_t, 32>* digest) {
   }
   const std::string bytes = absl::HexStringToBytes(hex);
   std::copy(bytes.begin(), bytes.end(), digest->begin());
+  if (*digest == DigestOf("")) {
+    fields.Fail("sha256 is that of the empty text, which is no token");
+    return false;
+  }
   return true;
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(
-    absl::string_view json, absl::string_view where, const AccessTokens* before) {
+absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(absl::string_view json,
+                                                                        absl::string_view where,
+                                                                        const AccessTokens* before,
+                                                                        TimeUs now) {
   const auto wrong = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
   };
-  const nlohmann::json root =
-      nlohmann::json::parse(json, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  std::string twice;
+  const nlohmann::json root = ParseStrictly(json, &twice);
+  if (!twice.empty()) {
+    return wrong(absl::StrCat("has the key \"", absl::Utf8SafeCHexEscape(twice), "\" twice"));
+  }
   if (!root.is_object() || root.size() != 1 || !root.contains("tokens") ||
       !root["tokens"].is_array()) {
     return wrong("must be a JSON object with one key, \"tokens\", a list");
@@ -111,12 +151,13 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(
   }
 
   auto tokens = std::make_shared<AccessTokens>();
+  std::set<Digest> digests;
   std::map<std::string, std::pair<Rights, std::shared_ptr<const Tenant>>> tenants;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string entry_name = absl::StrCat(where, ": tokens[", i, "]");
     if (!list[i].is_object()) return wrong(absl::StrCat("tokens[", i, "] is not an object"));
     JsonFields fields(list[i], entry_name);
-    RefuseUnknownKeys(list[i], fields);
+    CheckKeys(list[i], fields);
     Entry entry;
     ReadDigest(fields, &entry.digest);
     const std::string name = fields.String("tenant").value_or("");
@@ -125,10 +166,8 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(
     }
     const Rights rights = ReadRights(fields);
     if (!fields.status().ok()) return fields.status();
-    for (const Entry& other : tokens->entries_) {
-      if (other.digest == entry.digest) {
-        return wrong(absl::StrCat("tokens[", i, "] has the sha256 of an entry before it"));
-      }
+    if (!digests.insert(entry.digest).second) {
+      return wrong(absl::StrCat("tokens[", i, "] has the sha256 of an entry before it"));
     }
     auto& [known_rights, tenant] = tenants[name];
     if (tenant == nullptr) {
@@ -137,8 +176,10 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(
       made->name = name;
       made->is_admin = rights.is_admin;
       made->max_priority = rights.max_priority;
-      if (before != nullptr) made->quota = before->QuotaOf(name);
-      if (made->quota == nullptr) made->quota = std::make_shared<Quota>();
+      std::shared_ptr<Quota>& quota = tokens->quotas_[name];
+      if (before != nullptr && before->quotas_.count(name) > 0) quota = before->quotas_.at(name);
+      if (quota == nullptr) quota = std::make_shared<Quota>();
+      made->quota = quota;
       tenant = std::move(made);
     } else if (!(known_rights == rights)) {
       return wrong(absl::StrCat("tokens[", i, "] gives tenant ", name,
@@ -148,20 +189,13 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(
     tokens->entries_.push_back(std::move(entry));
   }
   // Only now that all of it is right: what is in use may have the same quotas.
-  for (const auto& [name, known] : tenants) known.second->quota->SetLimits(known.first.limits);
+  for (const auto& [name, known] : tenants) known.second->quota->SetLimits(known.first.limits, now);
   return tokens;
 }
 
-std::shared_ptr<Quota> AccessTokens::QuotaOf(absl::string_view tenant) const {
-  for (const Entry& entry : entries_) {
-    if (entry.tenant->name == tenant) return entry.tenant->quota;
-  }
-  return nullptr;
-}
-
 std::shared_ptr<const Tenant> AccessTokens::Find(absl::string_view token) const {
-  Digest digest;
-  SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(), digest.data());
+  if (token.empty()) return nullptr;
+  const Digest digest = DigestOf(token);
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {  // all of them, whichever it is
     if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;

@@ -3,7 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,12 +29,14 @@ namespace quire {
 class AccessTokens {
  public:
   // `where` begins errors. INVALID_ARGUMENT names the entry and the key. Quotas of tenants that are
-  // in `before` too are taken over, with what has been used of them; null: there is none.
+  // in `before` too are taken over, with what has been used of them until `now`; null: there is
+  // none.
   static absl::StatusOr<std::shared_ptr<const AccessTokens>> Parse(absl::string_view json,
                                                                    absl::string_view where,
-                                                                   const AccessTokens* before);
+                                                                   const AccessTokens* before,
+                                                                   TimeUs now);
 
-  // Null: nobody has this token. Takes the same time for every token of a length.
+  // Null: nobody has this token, or it is empty. Takes the same time for every token of a length.
   std::shared_ptr<const Tenant> Find(absl::string_view token) const;
   size_t num_tokens() const { return entries_.size(); }
 
@@ -42,9 +47,8 @@ class AccessTokens {
     std::shared_ptr<const Tenant> tenant;
   };
 
-  std::shared_ptr<Quota> QuotaOf(absl::string_view tenant) const;  // null: not known
-
   std::vector<Entry> entries_;
+  std::map<std::string, std::shared_ptr<Quota>, std::less<>> quotas_;  // by tenant
 };
 
 }  // namespace quire

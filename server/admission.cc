@@ -76,7 +76,7 @@ class Admission::Place {
 absl::StatusOr<CallTicket> Admission::Enter(int64_t num_bytes, const CallOrigin& origin) {
   auto place = std::make_shared<Place>(*this, num_bytes, origin);
   absl::Status status = place->Check(limits_);
-  // Last: a call that is refused for another reason uses nothing of its tenant's.
+  // Last: a call that finds no room uses nothing of its tenant's.
   if (status.ok() && origin.tenant != nullptr) status = place->EnterQuota(*origin.tenant);
   if (!status.ok()) return status;
   return CallTicket(std::move(place));

@@ -18,8 +18,8 @@ namespace quire {
 // Counts a call and the bytes of its request for as long as anybody has a copy.
 using CallTicket = std::shared_ptr<void>;
 
-// Is there room for another call? Counted before any work is done for it: of all, of the host it
-// comes from, and of its tenant.
+// Is there room for another call? Counted before any work is done for it: of all, of the address
+// it comes from, and of its tenant.
 //
 // Any thread. Outlives its tickets.
 class Admission {

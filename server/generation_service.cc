@@ -70,11 +70,11 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   absl::Status Begin(const ByteBuffer& bytes, CallOrigin* origin) {
     absl::Status status = Identify(*context_, core_, origin);
     if (!status.ok()) return status;
+    const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
+    if (!model.ok()) return model.status();
     absl::StatusOr<CallTicket> ticket =
         core_.admission().Enter(static_cast<int64_t>(bytes.Length()), *origin);
     if (!ticket.ok()) return ticket.status();
-    const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
-    if (!model.ok()) return model.status();
     v1::GenerateRequest request;
     status = ParseRequest(bytes, core_.config().limits, &request);
     if (!status.ok()) return status;

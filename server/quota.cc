@@ -11,6 +11,7 @@ namespace quire {
 namespace {
 
 constexpr double kSecondUs = 1e6;
+constexpr double kMaxWaitUs = 86'400 * kSecondUs;  // nobody waits for more
 constexpr TimeUs kConcurrencyRetryUs = 1'000'000;  // nobody knows when another one ends
 
 absl::Status OverQuota(absl::string_view tenant, absl::string_view limit, double value,
@@ -25,7 +26,8 @@ absl::Status OverQuota(absl::string_view tenant, absl::string_view limit, double
 
 }  // namespace
 
-void TokenBucket::SetRate(double rate, double burst) {
+void TokenBucket::SetRate(double rate, double burst, TimeUs now) {
+  if (filled_at_ >= 0) Fill(now);
   rate_ = rate;
   burst_ = burst;
   units_ = std::min(units_, burst);
@@ -35,9 +37,10 @@ void TokenBucket::Fill(TimeUs now) {
   if (filled_at_ < 0) {
     units_ = burst_;
   } else {
-    units_ = std::min(burst_, units_ + rate_ * static_cast<double>(now - filled_at_) / kSecondUs);
+    const TimeUs elapsed = std::max<TimeUs>(0, now - filled_at_);  // threads look in any order
+    units_ = std::min(burst_, units_ + rate_ * static_cast<double>(elapsed) / kSecondUs);
   }
-  filled_at_ = now;
+  filled_at_ = std::max(filled_at_, now);
 }
 
 void TokenBucket::Take(double units, TimeUs now) {
@@ -48,15 +51,15 @@ void TokenBucket::Take(double units, TimeUs now) {
 TimeUs TokenBucket::WaitFor(double units, TimeUs now) {
   Fill(now);
   if (units_ >= units) return 0;
-  return static_cast<TimeUs>(std::ceil((units - units_) / rate_ * kSecondUs));
+  return static_cast<TimeUs>(std::min(std::ceil((units - units_) / rate_ * kSecondUs), kMaxWaitUs));
 }
 
-void Quota::SetLimits(const QuotaLimits& limits) {
+void Quota::SetLimits(const QuotaLimits& limits, TimeUs now) {
   std::lock_guard<std::mutex> lock(mu_);
   limits_ = limits;
   // A second's worth at once, and at least one request; a minute's worth of tokens.
-  requests_.SetRate(limits.requests_per_second, std::max(1.0, limits.requests_per_second));
-  tokens_.SetRate(limits.tokens_per_minute / 60, std::max(1.0, limits.tokens_per_minute));
+  requests_.SetRate(limits.requests_per_second, std::max(1.0, limits.requests_per_second), now);
+  tokens_.SetRate(limits.tokens_per_minute / 60, std::max(1.0, limits.tokens_per_minute), now);
 }
 
 absl::Status Quota::Enter(absl::string_view tenant, TimeUs now) {

@@ -22,9 +22,11 @@ struct QuotaLimits {
 // zero; what it is for waits until it is above again.
 class TokenBucket {
  public:
-  void SetRate(double rate, double burst);
+  // From `now` on.
+  void SetRate(double rate, double burst, TimeUs now);
   void Take(double units, TimeUs now);
-  // How long until there are `units`, which must not be more than the burst. 0: there are.
+  // How long until there are `units`, which must not be more than the burst, or a day. 0: there
+  // are.
   TimeUs WaitFor(double units, TimeUs now);
 
  private:
@@ -43,7 +45,7 @@ class TokenBucket {
 class Quota {
  public:
   // Takes effect at once; what is used stays used.
-  void SetLimits(const QuotaLimits& limits);
+  void SetLimits(const QuotaLimits& limits, TimeUs now);
 
   // Lets a request in, or says RESOURCE_EXHAUSTED TENANT_QUOTA, with which limit it was, and when
   // another try makes sense (RetryDelayMs). Every request let in must Leave.

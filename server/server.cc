@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "server/access_control.h"
 #include "server/grpc_endpoint.h"
 #include "server/http_listener.h"
@@ -60,10 +62,11 @@ const std::string& Server::served_model_name() const { return core_->model()->na
 SchedulerStats Server::stats() const { return core_->model()->engine->Stats(); }
 
 absl::Status Server::ReloadAccess() {
-  // Each is taken up for itself.
+  // Each is taken up, or told, for itself.
   absl::Status tokens = core_->access().Load();
   absl::Status tls = core_->tls().Load();
-  return tokens.ok() ? tls : tokens;
+  if (tokens.ok() || tls.ok()) return tokens.ok() ? tls : tokens;
+  return absl::FailedPreconditionError(absl::StrCat(tokens.message(), "; ", tls.message()));
 }
 
 Server::DrainResult Server::Drain(const DrainOptions& options) {

@@ -16,9 +16,9 @@ namespace quire {
 struct ServerLimits {
   int32_t max_message_bytes = 4 << 20;     // of one message from a client
   int64_t max_pending_bytes = 256 << 20;   // of all requests at once, as they were sent
-  int32_t max_metadata_bytes = 8 << 10;    // of the headers of one Generate
+  int32_t max_metadata_bytes = 8 << 10;    // of the headers of one call
   int32_t max_concurrent_requests = 1024;  // streams open at once, queued ones included
-  int32_t max_requests_per_peer = 0;       // of them from one host; 0: no limit of its own
+  int32_t max_requests_per_peer = 0;       // of them from one address; 0: no limit of its own
   int32_t max_output_tokens = 0;           // where max_tokens is unset; 0: as many as fit
   int32_t max_prompt_bytes = 1 << 20;      // of text, or of a whole conversation
   int32_t max_chat_messages = 4096;
@@ -48,7 +48,7 @@ struct ServerConfig {
   std::string access_tokens;  // file of tokens (access_tokens.h); empty: everybody may call
   // Tokens may come over a network in plaintext, because something in front of it encrypts.
   bool allow_plaintext_auth = false;
-  // Where AdminService is, likewise; empty: nowhere. Needs on_drain.
+  // Where AdminService is, likewise; empty: nowhere. REQUIRES: on_drain.
   std::string admin_listen;
   bool reflection = true;  // never with access_tokens: it cannot ask for one
   // An engine that finishes no step for so long makes the server unhealthy and is reported, ...

@@ -120,14 +120,16 @@ void ServerCore::Abort(absl::string_view tenant, absl::string_view request_id) {
   found->End(EndReason::kAborted);
 }
 
-int ServerCore::AbortOfAnyTenant(absl::string_view request_id) {
-  int num_found = 0;
-  for (const auto& generation : AllGenerations()) {
-    if (generation->request_id() != request_id) continue;
-    generation->End(EndReason::kAborted);
-    ++num_found;
+int ServerCore::AbortOfAnyTenant(const absl::flat_hash_set<std::string>& request_ids) {
+  std::vector<std::shared_ptr<Generation>> found;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (const auto& [key, generation] : by_id_) {
+      if (request_ids.contains(key.second)) found.push_back(generation->shared_from_this());
+    }
   }
-  return num_found;
+  for (const auto& generation : found) generation->End(EndReason::kAborted);
+  return static_cast<int>(found.size());
 }
 
 std::string ServerCore::MakeRequestId() {

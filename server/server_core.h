@@ -69,8 +69,8 @@ class ServerCore final : public GenerationHost {
   void OnClosed(const std::shared_ptr<Generation>& generation);
   // The generation of this id and this tenant, if there is one.
   void Abort(absl::string_view tenant, absl::string_view request_id);
-  // Those of this id, whose ever they are; returns how many there are.
-  int AbortOfAnyTenant(absl::string_view request_id);
+  // Those of these ids that are not over, whose ever they are; returns how many there are.
+  int AbortOfAnyTenant(const absl::flat_hash_set<std::string>& request_ids);
   // An id that no request has.
   std::string MakeRequestId();
 

@@ -10,11 +10,11 @@ namespace quire {
 absl::Status TlsCertificates::Load() {
   if (!is_on()) return absl::OkStatus();
   std::lock_guard<std::mutex> lock(mu_);
-  return LoadLocked();
+  return LoadLocked(SteadyNow());
 }
 
-absl::Status TlsCertificates::LoadLocked() {
-  looked_at_ = SteadyNow();
+absl::Status TlsCertificates::LoadLocked(TimeUs now) {
+  looked_at_ = now;
   absl::StatusOr<TlsIdentity> read = ReadTlsFiles(files_);
   told_ = std::string(read.status().message());
   if (!read.ok()) return read.status();
@@ -28,11 +28,11 @@ absl::Status TlsCertificates::LoadLocked() {
   return absl::OkStatus();
 }
 
-std::shared_ptr<const TlsIdentity> TlsCertificates::Get() {
+std::shared_ptr<const TlsIdentity> TlsCertificates::Get(TimeUs now) {
   std::lock_guard<std::mutex> lock(mu_);
-  if (SteadyNow() - looked_at_ >= kRefresh) {
+  if (now - looked_at_ >= kRefresh) {
     const std::string told = told_;
-    const absl::Status status = LoadLocked();
+    const absl::Status status = LoadLocked(now);
     if (!status.ok() && status.message() != told) {
       spdlog::error("{}; what is in use stays in use", std::string(status.message()));
     }

@@ -29,12 +29,12 @@ class TlsCertificates {
   // Reads the files now. Where they are wrong all stays as it was, and the message says what is
   // wrong. Says in the log what is new.
   absl::Status Load();
-  // What a handshake is to show; looks at the files again, if it is a while ago.
-  // REQUIRES: Load succeeded once.
-  std::shared_ptr<const TlsIdentity> Get();
+  // What a handshake is to show; looks at the files again, if the last time is kRefresh ago. `now`:
+  // SteadyNow. REQUIRES: Load succeeded once.
+  std::shared_ptr<const TlsIdentity> Get(TimeUs now);
 
  private:
-  absl::Status LoadLocked();
+  absl::Status LoadLocked(TimeUs now);
 
   const TlsFiles files_;
   std::mutex mu_;  // guards all below

@@ -6,6 +6,8 @@
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 
+#include "server/steady_now.h"
+
 namespace quire {
 namespace {
 
@@ -36,7 +38,7 @@ class Credentials final : public grpc::ServerCredentials {
   }
 
   grpc_ssl_certificate_config_reload_status FetchNew(grpc_ssl_server_certificate_config** config) {
-    const std::shared_ptr<const TlsIdentity> identity = certificates_.Get();
+    const std::shared_ptr<const TlsIdentity> identity = certificates_.Get(SteadyNow());
     std::lock_guard<std::mutex> lock(mu_);
     if (identity == told_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {.private_key = identity->key.c_str(),
@@ -51,7 +53,7 @@ class Credentials final : public grpc::ServerCredentials {
 
   TlsCertificates& certificates_;
   std::mutex mu_;
-  std::shared_ptr<const TlsIdentity> told_;  // guarded by mu_: what gRPC has
+  std::shared_ptr<const TlsIdentity> told_;  // guarded by mu_: what gRPC was given
   grpc_server_credentials* const credentials_;
 };
 

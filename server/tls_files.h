@@ -27,7 +27,7 @@ struct TlsIdentity {
 
 // Reads them, and makes sure that they are right now: gRPC would open a port with them in any case
 // and fail every handshake. FAILED_PRECONDITION names the file and what is wrong: not readable, not
-// PEM, the key is not that of the certificate, expired.
+// PEM, damaged, too weak for OpenSSL, the key is not that of the certificate, expired.
 absl::StatusOr<TlsIdentity> ReadTlsFiles(const TlsFiles& files);
 
 }  // namespace quire

@@ -87,9 +87,9 @@ grpc::ServerUnaryReactor* AnswerFromTextWorker(const IncomingCall& incoming,
   ServerCore& core = incoming.core;
   auto* call = new UnaryCall(incoming);
   absl::Status status = call->Identify();
-  if (status.ok()) status = call->Enter(static_cast<int64_t>(in->Length()));
   const absl::StatusOr<const ServingModel*> model = core.ModelForCall();
   if (status.ok()) status = model.status();
+  if (status.ok()) status = call->Enter(static_cast<int64_t>(in->Length()));
   Request request;
   if (status.ok()) status = ParseRequest(*in, core.config().limits, &request);
   if (!status.ok()) {

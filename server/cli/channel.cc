@@ -94,10 +94,12 @@ std::vector<Flag> ChannelFlags(ChannelOptions* options) {
   flags.push_back(MakeFlag("--token-file", "FILE",
                            "Holds the bearer token, for a server that asks for one",
                            &options->token_file));
-  flags.push_back(Switch("--allow-plaintext-auth",
-                         "Let the token cross a network without TLS, because something else "
-                         "encrypts",
-                         &options->allow_plaintext_auth));
+  Flag allow = Switch("--allow-plaintext-auth",
+                      "Let the token cross a network without TLS, because something else encrypts",
+                      &options->allow_plaintext_auth);
+  // The variable is about what the server beside this command lets in.
+  allow.sources = Sources::kCommandLine;
+  flags.push_back(allow);
   return flags;
 }
 

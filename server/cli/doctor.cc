@@ -97,8 +97,8 @@ std::vector<Finding> CheckComputing(const ServerConfig& config) {
 
 // In the order in which serving would meet what they find: the first problem decides how it ends.
 constexpr std::vector<Finding> (*kChecks[])(const ServerConfig& config) = {
-    CheckCpu,   CheckMemory, CheckHugePages, CheckOpenFiles, CheckAccess,
-    CheckPorts, CheckModel,  CheckFiles,     CheckVersions,  CheckComputing};
+    CheckAccess,    CheckPorts, CheckCpu,   CheckMemory,   CheckHugePages,
+    CheckOpenFiles, CheckModel, CheckFiles, CheckVersions, CheckComputing};
 
 ExitCode Doctor(const Options& options) {
   if (absl::Status status = CheckEngineFlags(options.server.engine); !status.ok()) {

@@ -17,7 +17,7 @@ std::vector<Flag> LimitFlags(ServerLimits* limits) {
       SizeFlag("--max-concurrent-requests", "N", "Streams open at once (default: 1024)",
                &limits->max_concurrent_requests, 1),
       SizeFlag("--max-requests-per-peer", "N",
-               "Of them from one host (a proxy counts as one); 0: no limit of its own (default: 0)",
+               "Of them from one IP address (a proxy is one); 0: no limit of its own (default: 0)",
                &limits->max_requests_per_peer),
       SizeFlag("--max-output-tokens", "N",
                "Answer length where a request sets none; 0: as many as fit (default: 0)",

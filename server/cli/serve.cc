@@ -135,7 +135,7 @@ void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level, Serve
   absl::Status read = SetFlagsAgain(again, given);
   if (read.ok()) read = CheckFlags(next.server);
   if (!read.ok()) {
-    spdlog::error("SIGHUP: {}; everything stays as it was", std::string(read.message()));
+    spdlog::error("SIGHUP: {}; the configuration stays as it was", std::string(read.message()));
     return;
   }
   const Reload::Changes changes = reload.Compare(again.flags);
@@ -146,7 +146,7 @@ void ReloadConfig(const Given& given, Reload& reload, LogLevel& log_level, Serve
                  absl::StrJoin(changes.need_restart, ", "));
   }
   spdlog::info("SIGHUP: {}", changes.reloaded.empty()
-                                 ? "nothing to reload has changed"
+                                 ? "nothing to reload has changed in the configuration"
                                  : "reloaded " + absl::StrJoin(changes.reloaded, ", "));
   log_level = next.log.level;
   SetLogLevel(log_level);
@@ -174,17 +174,19 @@ ExitCode DryRun(const Options& options) {
 
 // Until it has drained.
 ExitCode ServeWithLog(Options& options, QueueSink& log) {
-  const auto fail = [&log](const absl::Status& status) {
-    log.Flush(kLastWords);  // the reason comes last
-    return FailToLoad(status);
-  };
   RaiseOpenFilesLimit();
   Reload reload(CommandOver(&options).flags);
-  // Before the thread that handles signals, which looks at it once it is there.
-  absl::StatusOr<std::unique_ptr<Server>> server;
+  // Each goes before what it uses: the thread that handles signals, the server, what both ask.
   std::atomic<Server*> started = nullptr;
   Stop stop([&] { ReloadConfig(options.given, reload, options.log.level, started.load()); }, log);
+  absl::StatusOr<std::unique_ptr<Server>> server;
   SignalWatch watch({SIGINT, SIGTERM, SIGHUP}, [&](int signal) { stop.OnSignal(signal); });
+  const auto fail = [&](const absl::Status& status) {
+    started.store(nullptr);
+    server = absl::Status(status);  // its ports close while signals are still ours
+    log.Flush(kLastWords);          // the reason comes last
+    return FailToLoad(status);
+  };
 
   ServerConfig config = options.server;
   config.on_stuck = [&log] { EndNow(log, ExitCode::kFatal); };

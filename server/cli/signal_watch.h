@@ -14,8 +14,8 @@ namespace quire::cli {
 // Takes signals as ordinary calls: `on_signal` runs on a thread of its own, one signal after
 // another, and may lock, log and allocate. While a SignalWatch lives its signals do nothing else.
 //
-// REQUIRES: made before any other thread, because threads inherit what is blocked; at most one at
-// a time.
+// REQUIRES: made before any other thread that may take these signals, because threads inherit what
+// is blocked; at most one at a time.
 class SignalWatch {
  public:
   SignalWatch(std::initializer_list<int> signals, std::function<void(int signal)> on_signal);

@@ -154,6 +154,27 @@ class TlsTest(Folder):
             self.assertEqual(quire("healthcheck", "--address", server.address, *ca, *mine)
                              .returncode, 0)
 
+    def test_the_port_for_administration_speaks_it_too(self):
+        with Server(tiny_model(), *self.flags, "--admin-listen", "127.0.0.1:0",
+                    credentials=self.credentials) as server:
+            level = admin_pb2.SetLogLevelRequest(level=admin_pb2.LOG_LEVEL_INFO)
+            for channel, code in [
+                    (grpc.insecure_channel(server.admin_address), grpc.StatusCode.UNAVAILABLE),
+                    (grpc.secure_channel(server.admin_address, self.credentials), None)]:
+                with channel:
+                    call = admin_pb2_grpc.AdminServiceStub(channel).SetLogLevel.future(level, 10)
+                    self.assertEqual(call.exception() and call.exception().code(), code)
+
+    def test_a_certificate_and_tokens_that_are_both_wrong_are_both_named(self):
+        with Server(tiny_model(), *self.flags, "--access-tokens", self.write_tokens(a={}),
+                    credentials=self.credentials) as server:
+            self.write("tokens.json", "{")
+            self.write("tls.key", read(self.authority.path("key")).decode())
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for_log("what is in use stays in use")
+            self.assertIn("is not the key of", server.log())
+            self.assertIn("must be a JSON object", server.log())
+
     def test_files_that_cannot_work_are_named_before_a_port_opens(self):
         other = self.authority.issue("other", hosts="DNS:other")[1]
         tokens = self.write_tokens(a={})
@@ -163,7 +184,7 @@ class TlsTest(Folder):
                 (["--tls-cert", self.cert], "belong together"),
                 (["--tls-cert", self.cert, "--tls-key", other], other + ": is not the key of"),
                 (["--tls-cert", "/nonexistent", "--tls-key", self.key], "/nonexistent: No such"),
-                (["--access-tokens", "/nonexistent"], "/nonexistent: cannot be read: No such"),
+                (["--access-tokens", "/nonexistent"], "/nonexistent: No such"),
                 (["--access-tokens", broken], "0 tokens; expected 1"),
                 (["--access-tokens", tokens, *network], "in plaintext"),
                 (["--access-tokens", tokens, "--admin-listen", "0.0.0.0:0"], "in plaintext"),
@@ -237,7 +258,8 @@ class TokensTest(Folder):
 
 class AdminTest(Folder):
     def test_drain_ends_the_server_as_sigterm_does(self):
-        with Server(tiny_model(), "--admin-listen", "127.0.0.1:0") as server:
+        # While the delay lasts the port for administration is open for the second one.
+        with Server(tiny_model(), "--admin-listen", "127.0.0.1:0", drain_delay="2") as server:
             stream = server.generation.Generate(greedy([1], 500), timeout=ANSWER_S)
             next(stream)
             with grpc.insecure_channel(server.admin_address) as channel:
@@ -246,8 +268,8 @@ class AdminTest(Folder):
                     admin.Drain(admin_pb2.DrainRequest(), timeout=10)
             self.assertEqual(sum(len(event.delta.token_ids) for event in stream), 500)
             server.channel.close()
-            self.assertEqual(server.process.wait(30), 0)
-            self.assertIn("1 requests finished, 0 were ended", server.log())
+            self.assertEqual(server.process.wait(30), 0, "as after SIGTERM, not after two")
+            self.assertRegex(server.log(), r"drained: \d requests finished, 0 were ended")
 
     def test_one_is_enough_of_a_line_for_each_generation(self):
         with Server(tiny_model(), "--admin-listen", "127.0.0.1:0") as server, \

@@ -117,6 +117,7 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"\Aok: LlamaForCausalLM, .*KV cache \d+ blocks.*\n\Z")
         with Server(tiny_model(), *SMALL_KV) as server:
+            server.wait_for_log('"message":"serving ')
             summary = re.search(r'"message":"serving .*? s: (.*?); address', server.log()).group(1)
         # Packed weights are padded, by less than one in a hundred.
         held = r", ([\d.]+) KiB as held"
@@ -168,7 +169,7 @@ class ConfigTest(unittest.TestCase):
             self.write('log-level = "warn"\nmax-num-seq = 8\n')
             server.process.send_signal(signal.SIGHUP)
             server.wait_for_log(f"{self.path}:2: max-num-seq: there is no such setting")
-            self.assertIn("everything stays as it was", server.log())
+            self.assertIn("the configuration stays as it was", server.log())
             self.write('log-level = "warn"\n')
             server.process.send_signal(signal.SIGHUP)
             server.wait_for_log("reloaded log-level from debug to warn")
@@ -186,7 +187,7 @@ class ConfigTest(unittest.TestCase):
                 self.write(text)
                 server.process.send_signal(signal.SIGHUP)
                 server.wait_for_log(f"SIGHUP: {why}")
-        self.assertEqual(server.log().count("everything stays as it was"), 3)
+        self.assertEqual(server.log().count("the configuration stays as it was"), 3)
 
     def test_a_flag_stays_above_a_file_that_is_read_again(self):
         self.write('log-level = "warn"\n')

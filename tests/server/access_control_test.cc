@@ -1,6 +1,8 @@
 #include "server/access_control.h"
 
 #include <fstream>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -57,8 +59,15 @@ TEST(AccessControlTest, AWrongFileChangesNothing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(path));
   EXPECT_TRUE(access.Authenticate("Bearer abc").ok());
   EXPECT_THAT(std::string(AccessControl("/nonexistent").Load().message()),
-              HasSubstr("/nonexistent: cannot be read: No such file or directory"));
-  EXPECT_THAT(std::string(AccessControl("/").Load().message()), HasSubstr("Is a directory"));
+              HasSubstr("/nonexistent: No such file or directory"));
+  EXPECT_THAT(std::string(AccessControl("/dev/zero").Load().message()),
+              HasSubstr("/dev/zero: is not a regular file"));
+  const std::string pipe = testing::TempDir() + "tokens.pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(AccessControl(pipe).Load().message()), HasSubstr("not a regular file"));
+  EXPECT_THAT(std::string(AccessControl("/").Load().message()),
+              HasSubstr("/: is not a regular file"));
 }
 
 // The error's first words, or nothing.

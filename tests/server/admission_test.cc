@@ -99,7 +99,7 @@ TEST_F(AdmissionTest, ATenantsQuotaIsLeftWithTheTicketAndNotUsedByOtherRefusals)
   auto tenant = std::make_shared<Tenant>();
   tenant->name = "search";
   tenant->quota = std::make_shared<Quota>();
-  tenant->quota->SetLimits({.requests_per_second = 1e-9, .max_concurrent_requests = 1});
+  tenant->quota->SetLimits({.requests_per_second = 1e-9, .max_concurrent_requests = 1}, 0);
   const CallOrigin origin{.tenant = tenant};
   CallTicket anybody = *core_->admission().Enter(1, {});
   EXPECT_EQ(ReasonOf(core_->admission().Enter(1, origin).status()), "QUEUE_FULL");

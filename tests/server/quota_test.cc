@@ -22,7 +22,7 @@ std::string Try(Quota& quota, TimeUs now) {
 
 TEST(TokenBucketTest, BeginsFullAndFillsToItsBurst) {
   TokenBucket bucket;
-  bucket.SetRate(/*rate=*/2, /*burst=*/3);
+  bucket.SetRate(/*rate=*/2, /*burst=*/3, 0);
   EXPECT_EQ(bucket.WaitFor(3, 10 * kSecond), 0);
   bucket.Take(3, 10 * kSecond);
   EXPECT_EQ(bucket.WaitFor(1, 10 * kSecond), kSecond / 2);
@@ -39,7 +39,7 @@ TEST(QuotaTest, WithoutLimitsEverybodyComesIn) {
 
 TEST(QuotaTest, RequestsASecondAllowASecondsWorthAtOnce) {
   Quota quota;
-  quota.SetLimits({.requests_per_second = 4});
+  quota.SetLimits({.requests_per_second = 4}, 0);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Try(quota, 0), "");
   EXPECT_EQ(Try(quota, 0), "requests_per_second 250");
   EXPECT_EQ(Try(quota, kSecond / 4), "");
@@ -48,7 +48,7 @@ TEST(QuotaTest, RequestsASecondAllowASecondsWorthAtOnce) {
 
 TEST(QuotaTest, LessThanOneRequestASecondStillLetsOneIn) {
   Quota quota;
-  quota.SetLimits({.requests_per_second = 0.1});
+  quota.SetLimits({.requests_per_second = 0.1}, 0);
   EXPECT_EQ(Try(quota, 0), "");
   EXPECT_EQ(Try(quota, 4 * kSecond), "requests_per_second 6000");
   EXPECT_EQ(Try(quota, 10 * kSecond), "");
@@ -56,7 +56,7 @@ TEST(QuotaTest, LessThanOneRequestASecondStillLetsOneIn) {
 
 TEST(QuotaTest, TokensArePaidAfterwards) {
   Quota quota;
-  quota.SetLimits({.tokens_per_minute = 600});
+  quota.SetLimits({.tokens_per_minute = 600}, 0);
   EXPECT_EQ(Try(quota, 0), "");
   quota.UseTokens(1600, 0);  // 1000 more than there were
   EXPECT_EQ(Try(quota, 0), "tokens_per_minute 100100");
@@ -66,7 +66,7 @@ TEST(QuotaTest, TokensArePaidAfterwards) {
 
 TEST(QuotaTest, ConcurrentRequestsLeaveARoomForOthers) {
   Quota quota;
-  quota.SetLimits({.max_concurrent_requests = 2});
+  quota.SetLimits({.max_concurrent_requests = 2}, 0);
   EXPECT_EQ(Try(quota, 0), "");
   EXPECT_EQ(Try(quota, 0), "");
   EXPECT_EQ(Try(quota, 0), "max_concurrent_requests 1000");
@@ -76,7 +76,7 @@ TEST(QuotaTest, ConcurrentRequestsLeaveARoomForOthers) {
 
 TEST(QuotaTest, ARefusalUsesNothing) {
   Quota quota;
-  quota.SetLimits({.requests_per_second = 1, .max_concurrent_requests = 1});
+  quota.SetLimits({.requests_per_second = 1, .max_concurrent_requests = 1}, 0);
   EXPECT_EQ(Try(quota, 0), "");
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(Try(quota, 2 * kSecond), "max_concurrent_requests 1000");
@@ -85,21 +85,30 @@ TEST(QuotaTest, ARefusalUsesNothing) {
   EXPECT_EQ(Try(quota, 2 * kSecond), "");
 }
 
-TEST(QuotaTest, NewLimitsCountWhatWasUsed) {
+TEST(QuotaTest, NewLimitsCountWhatWasUsedAndWhatTheOldOnesGave) {
   Quota quota;
-  quota.SetLimits({.tokens_per_minute = 600});
+  quota.SetLimits({.tokens_per_minute = 600}, 0);
   EXPECT_EQ(Try(quota, 0), "");
-  quota.UseTokens(600, 0);
-  quota.SetLimits({.tokens_per_minute = 6000, .max_concurrent_requests = 1});
+  quota.UseTokens(600 + 99, 0);  // 100 more than lets another one in
+  quota.SetLimits({.tokens_per_minute = 6000, .max_concurrent_requests = 1}, kSecond);
   EXPECT_EQ(Try(quota, kSecond), "max_concurrent_requests 1000");
   quota.Leave();
-  EXPECT_EQ(Try(quota, kSecond), "");
+  // The first second gave 10 tokens, and each one after it 100.
+  EXPECT_EQ(Try(quota, kSecond), "tokens_per_minute 900");
+  EXPECT_EQ(Try(quota, 2 * kSecond), "");
+}
+
+TEST(QuotaTest, NobodyIsToldToWaitForMoreThanADay) {
+  Quota quota;
+  quota.SetLimits({.requests_per_second = 1e-300}, 0);
+  EXPECT_EQ(Try(quota, 0), "");
+  EXPECT_EQ(Try(quota, 0), "requests_per_second 86400000");
 }
 
 TEST(QuotaTest, WhatWasUsedWithoutALimitIsNoDebt) {
   Quota quota;
   quota.UseTokens(1'000'000, 0);
-  quota.SetLimits({.tokens_per_minute = 60});
+  quota.SetLimits({.tokens_per_minute = 60}, 0);
   EXPECT_EQ(Try(quota, 0), "");
   quota.UseTokens(61, 0);
   EXPECT_EQ(Try(quota, 0), "tokens_per_minute 2000");

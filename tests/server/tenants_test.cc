@@ -111,6 +111,9 @@ TEST_F(TenantsTest, NoMethodAnswersWithoutATokenButHealth) {
       client_->Call("/grpc.health.v1.Health/Check", grpc::health::v1::HealthCheckRequest(), &health)
           .ok());
   EXPECT_EQ(health.status(), grpc::health::v1::HealthCheckResponse::SERVING);
+  auto watch = client_->OpenStream("/grpc.health.v1.Health/Watch", "");
+  EXPECT_TRUE(watch->ReadMessage(&health));
+  EXPECT_EQ(health.status(), grpc::health::v1::HealthCheckResponse::SERVING);
   EXPECT_EQ(num_drains_.load(), 0);
 }
 
@@ -229,13 +232,14 @@ TEST_F(TenantsTest, AnAdminAbortsAnybodysRequests) {
   auto of_a = Run("a", request, &a);
   auto of_b = Run("b", request, &b);
   v1::AbortAnyRequest abort;
-  abort.add_request_ids("same");
-  abort.add_request_ids("nobody");
+  for (const char* id : {"same", "nobody", "same"}) abort.add_request_ids(id);
   v1::AbortAnyResponse aborted;
   EXPECT_TRUE(AskAdmin("AbortAny", abort, &aborted, "root").ok());
   EXPECT_EQ(aborted.num_aborted(), 2u);
   EXPECT_EQ(TestClient::ReadAll(*of_a).Shape(), "choice(ABORTED) finished OK");
   EXPECT_EQ(TestClient::ReadAll(*of_b).Shape(), "choice(ABORTED) finished OK");
+  EXPECT_TRUE(AskAdmin("AbortAny", abort, &aborted, "root").ok());
+  EXPECT_EQ(aborted.num_aborted(), 0u) << "they are over";
 }
 
 TEST_F(TenantsTest, AnAdminSetsTheLevelOfTheLog) {

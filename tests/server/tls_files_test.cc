@@ -1,6 +1,5 @@
 #include "server/tls_files.h"
 
-#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -8,43 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
+
+#include "tests/server/tls_identity.h"
 
 namespace quire {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr long kDay = 86'400;
-
-// A key of its own and a certificate that it signs itself, in two files.
-class Identity {
- public:
-  Identity(const std::string& name, long seconds_left)
-      : certificate(testing::TempDir() + name + ".pem"), key(testing::TempDir() + name + ".key") {
-    EVP_PKEY* const pair = EVP_EC_gen("P-256");
-    X509* const x509 = X509_new();
-    X509_set_version(x509, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(x509), 1);
-    X509_gmtime_adj(X509_getm_notBefore(x509), -2 * kDay);
-    X509_gmtime_adj(X509_getm_notAfter(x509), seconds_left);
-    X509_set_pubkey(x509, pair);
-    X509_sign(x509, pair, EVP_sha256());
-    FILE* file = fopen(certificate.c_str(), "w");
-    PEM_write_X509(file, x509);
-    fclose(file);
-    file = fopen(key.c_str(), "w");
-    PEM_write_PrivateKey(file, pair, nullptr, nullptr, 0, nullptr, nullptr);
-    fclose(file);
-    X509_free(x509);
-    EVP_PKEY_free(pair);
-  }
-
-  const std::string certificate;
-  const std::string key;
-};
 
 std::string ErrorOf(const TlsFiles& files) {
   const absl::Status status = ReadTlsFiles(files).status();
@@ -88,6 +57,16 @@ TEST(TlsFilesTest, SaysWhichFileIsWrongAndHow) {
                          "'s first certificate"));
   EXPECT_THAT(ErrorOf({own.certificate, own.key, own.key}),
               HasSubstr(absl::StrCat("--tls-client-ca ", own.key)));
+  const Identity early("early", 3 * kDay, EVP_EC_gen("P-256"), -kDay);
+  EXPECT_THAT(ErrorOf({early.certificate, early.key, ""}), HasSubstr(": is not valid before "));
+  const Identity weak("weak", kDay, EVP_RSA_gen(512));
+  EXPECT_THAT(ErrorOf({weak.certificate, weak.key, ""}),
+              HasSubstr(absl::StrCat(weak.certificate, ": is refused by OpenSSL: ")));
+  std::ofstream(own.certificate, std::ios::app) << "-----BEGIN CERTIFICATE-----\nx\n";
+  EXPECT_THAT(ErrorOf({own.certificate, own.key, ""}),
+              HasSubstr("is damaged after 1 certificates"));
+  std::ofstream(own.certificate) << std::string((1 << 20) + 1, 'x');
+  EXPECT_THAT(ErrorOf({own.certificate, own.key, ""}), HasSubstr("is larger than 1048576 bytes"));
   EXPECT_THAT(ErrorOf({expired.certificate, expired.key, ""}),
               HasSubstr(absl::StrCat("--tls-cert ", expired.certificate, ": expired at ")));
 }

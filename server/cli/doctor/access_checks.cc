@@ -46,8 +46,7 @@ std::vector<Finding> AccessFindings(const ServerConfig& config, absl::Time now) 
   if (!config.access_tokens.empty()) {
     const absl::Status status = AccessControl(config.access_tokens).Load();
     findings.push_back(status.ok() ? Ok("tokens", absl::StrCat(config.access_tokens, " is right"))
-                                   : ProblemOf("tokens", status,
-                                               "server/README.md, \"Who may call\", has the form"));
+                                   : ProblemOf("tokens", status, "deploy/ACCESS.md has the form"));
   }
   return findings;
 }

@@ -61,10 +61,10 @@ std::string ToText(const Finding& finding, bool with_colours) {
     return absl::StrReplaceAll(text, {{"\n", " "}});
   };
   std::string text = absl::StrFormat(
-      "%s%-9s%s%-11s%s\n", with_colours ? ColourOf(finding.status) : "", NameOf(finding.status),
+      "%s%-9s%s%-12s%s\n", with_colours ? ColourOf(finding.status) : "", NameOf(finding.status),
       with_colours ? kPlain : "", finding.check, one_line(finding.seen));
   if (!finding.remedy.empty()) {
-    absl::StrAppend(&text, std::string(20, ' '), "-> ", one_line(finding.remedy), "\n");
+    absl::StrAppend(&text, std::string(21, ' '), "-> ", one_line(finding.remedy), "\n");
   }
   return text;
 }

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kNoAddress[] = "127.0.0.1:0";  // addresses have a check of their own
+constexpr char kNoAddress[] = "127.0.0.1:0";  // addresses and access have checks of their own
 constexpr int64_t kMaxShards = 4096;          // as engine/ has it
 constexpr size_t kReadBytes = 1 << 20;
 
@@ -34,6 +34,9 @@ Finding ModelFinding(const ServerConfig& config) {
   ServerConfig model_only = config;
   model_only.listen = kNoAddress;
   model_only.metrics_listen.clear();
+  model_only.admin_listen.clear();
+  model_only.access_tokens.clear();
+  model_only.tls = {};
   const absl::StatusOr<ModelInfo> info = Server::Check(model_only);
   if (info.ok()) return Ok("model", absl::StrCat(info->path, ": ", SummaryOf(*info)));
   const ExitCode code = LoadExitCode(info.status());

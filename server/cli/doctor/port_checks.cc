@@ -55,7 +55,8 @@ int Listen(const addrinfo& address, Held& held) {
 }
 
 Finding PortFinding(const std::string& flag, const std::string& listen, int family, Held& held) {
-  if (absl::Status status = CheckListenAddress(flag, listen); !status.ok()) {
+  const auto check = family == AF_INET ? CheckIpv4ListenAddress : CheckListenAddress;
+  if (absl::Status status = check(flag, listen); !status.ok()) {
     return Problem("port", std::string(status.message()), absl::StrCat(flag, " 127.0.0.1:0"),
                    ExitCode::kUsage);
   }

@@ -31,9 +31,9 @@ using Status = Finding::Status;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
 TEST(FindingTest, IsALineAndARemedyBelow) {
-  EXPECT_EQ(ToText(Ok("memory", "8 GiB"), false), "ok       memory     8 GiB\n");
+  EXPECT_EQ(ToText(Ok("memory", "8 GiB"), false), "ok       memory      8 GiB\n");
   EXPECT_EQ(ToText(Problem("port", "taken\nby whom", "take another", ExitCode::kResources), false),
-            "problem  port       taken by whom\n                    -> take another\n");
+            "problem  port        taken by whom\n                     -> take another\n");
   EXPECT_THAT(ToText(Warning("cpu", "slow", "buy"), true), HasSubstr("\x1b[33mwarning"));
 }
 
