@@ -11,10 +11,10 @@
 
 namespace quire {
 
-absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path,
+absl::StatusOr<std::string> ReadFile(absl::string_view subject, const std::string& path,
                                      size_t max_bytes) {
   const auto wrong = [&](absl::string_view what) {
-    return absl::FailedPreconditionError(absl::StrCat(flag, " ", path, ": ", what));
+    return absl::FailedPreconditionError(absl::StrCat(subject, " ", path, ": ", what));
   };
   // O_NONBLOCK: opening a pipe would wait for somebody to write.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -9,10 +9,10 @@
 
 namespace quire {
 
-// All of a file that an operator names by `flag`. FAILED_PRECONDITION, naming both, where it cannot
-// be read, is larger than `max_bytes`, or is no regular file: reading a pipe may never end, and a
-// file is read again when it changes.
-absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path,
+// All of a file that an operator names and that is read again when it changes. FAILED_PRECONDITION
+// where it cannot be read, is larger than `max_bytes`, or is no regular file: reading a pipe may
+// never end. `subject` begins the message: "--tls-key".
+absl::StatusOr<std::string> ReadFile(absl::string_view subject, const std::string& path,
                                      size_t max_bytes);
 
 }  // namespace quire

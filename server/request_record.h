@@ -21,7 +21,10 @@ struct CallOrigin {
   std::string trace_id = "";    // of the W3C trace that it is part of; empty: of none
   std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody is asked for a token
 
-  absl::string_view tenant_name() const { return tenant == nullptr ? "" : tenant->name; }
+  // Empty: of none. Lives as long as the tenant.
+  absl::string_view tenant_name() const {
+    return tenant == nullptr ? absl::string_view() : absl::string_view(tenant->name);
+  }
 };
 
 // What became of one Generate call, when its client's status is settled and the engine is done with

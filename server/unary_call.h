@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -20,7 +21,7 @@ namespace quire {
 // A call that has come in, and whose it is.
 struct IncomingCall {
   ServerCore& core;
-  const grpc::CallbackServerContext& context;
+  grpc::CallbackServerContext& context;
   const char* method;  // "Tokenize"
 };
 
@@ -43,6 +44,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
   void Answer(const absl::Status& status) {
     call_.core.OnCallEnded(call_.method, origin_, status, arrived_at_);
+    if (const auto delay_ms = RetryDelayMs(status)) {
+      call_.context.AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
+    }
     Finish(ToGrpcStatus(status));
   }
 

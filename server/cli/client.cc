@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include <google/rpc/error_details.pb.h>
@@ -31,6 +32,12 @@ Failure ToFailure(const grpc::Status& status) {
     if (!detail.UnpackTo(&info)) continue;
     failure.reason = info.reason();
     failure.metadata = {info.metadata().begin(), info.metadata().end()};
+  }
+  // Whoever shows it says the reason too.
+  const std::string prefix = failure.reason + ": ";
+  if (absl::StartsWith(failure.message, prefix)) failure.message.erase(0, prefix.size());
+  if (failure.reason == "UNAUTHENTICATED") {
+    failure.message += "; give --token-file FILE, or QUIRE_TOKEN_FILE";
   }
   return failure;
 }
@@ -92,9 +99,14 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     state = channel.GetState(true);
   }
   if (state == GRPC_CHANNEL_READY) return std::make_unique<GrpcClient>(*std::move(opened));
+  // gRPC does not tell who did not understand whom.
+  const char* const hint = options.tls_ca.empty()
+                               ? "; one that speaks TLS needs --tls-ca"
+                               : " over TLS; its certificate must be by --tls-ca, and for that "
+                                 "name, or --tls-server-name";
   return absl::UnavailableError(absl::StrCat(
-      "no server answers ", options.tls_ca.empty() ? "" : "over TLS ", "at ", address,
-      "; start one with `quire serve MODEL`, name another with --address, or give --model PATH to "
+      "no server answers at ", address, hint,
+      ". Start one with `quire serve MODEL`, name another with --address, or give --model PATH to "
       "run without one"));
 }
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
-#include "server/cli/read_text.h"
 #include "server/cli/report.h"
+#include "server/read_file.h"
 
 // The only file that sees toml++, which is slow to compile.
 #define TOML_EXCEPTIONS 0
@@ -81,12 +81,8 @@ absl::StatusOr<std::string> ValueOf(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<std::vector<FileEntry>> ReadConfigFile(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadText(path);
-  if (!text.ok()) return text.status();
-  if (text->size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is larger than 1 MiB: is it a configuration?"));
-  }
+  absl::StatusOr<std::string> text = ReadFile("cannot read", path, kMaxFileBytes);
+  if (!text.ok()) return absl::NotFoundError(text.status().message());
   const toml::parse_result parsed = toml::parse(*text);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

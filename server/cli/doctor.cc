@@ -73,9 +73,12 @@ std::vector<Finding> CheckAccess(const ServerConfig& config) {
 }
 
 std::vector<Finding> CheckPorts(const ServerConfig& config) {
-  return PortFindings({{"--listen", config.listen},
-                       {"--admin-listen", config.admin_listen},
-                       {"--metrics-listen", config.metrics_listen, AF_INET}});
+  std::vector<ListenFlagValue> values = {{"--listen", config.listen}};
+  if (!config.admin_listen.empty()) values.push_back({"--admin-listen", config.admin_listen});
+  if (!config.metrics_listen.empty()) {
+    values.push_back({"--metrics-listen", config.metrics_listen, AF_INET});
+  }
+  return PortFindings(values);
 }
 
 std::vector<Finding> CheckModel(const ServerConfig& config) {

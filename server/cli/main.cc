@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <iostream>
 #include <string>
 #include <unistd.h>
@@ -85,10 +86,19 @@ ExitCode Run(std::vector<std::string> args) {
                            Nearest(name, names), "\" (`quire --help` lists them)"));
 }
 
+// What is opened later must not be taken for one of the three streams that a program has: the log
+// would be written into it.
+void OpenStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+  }
+}
+
 }  // namespace
 }  // namespace quire::cli
 
 int main(int argc, char** argv) {
+  quire::cli::OpenStandardStreams();
   // A reader that went away is seen as a failed write; an interrupt has its own exit code.
   // Commands that can do better at an interrupt take the signal over.
   std::signal(SIGPIPE, SIG_IGN);

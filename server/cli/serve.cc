@@ -6,14 +6,17 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include <spdlog/spdlog.h>
 
 #include "server/cli/access_flags.h"
@@ -39,6 +42,7 @@ namespace {
 constexpr int64_t kMinLivenessMs = 2000;
 // For what the log still has to say; nobody may be there to read it.
 constexpr std::chrono::seconds kLastWords{1};
+constexpr std::initializer_list<int> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
 struct Options {
   Options() { server.metrics_listen = kDefaultMetricsListen; }
@@ -172,6 +176,25 @@ ExitCode DryRun(const Options& options) {
   return ExitCode::kOk;
 }
 
+// How it ends is settled: a signal that comes now must not change it.
+void IgnoreSignals() {
+  for (const int signal : kSignals) std::signal(signal, SIG_IGN);
+}
+
+// Says why it could not be loaded. Nobody may read stderr: ends the process after a while then.
+ExitCode FailWithPatience(const absl::Status& status) {
+  const auto said = std::make_shared<absl::Notification>();
+  std::thread([status, said] {
+    FailToLoad(status);
+    said->Notify();
+  }).detach();
+  const ExitCode code = LoadExitCode(status);
+  if (!said->WaitForNotificationWithTimeout(absl::FromChrono(kLastWords))) {
+    _exit(static_cast<int>(code));
+  }
+  return code;
+}
+
 // Until it has drained.
 ExitCode ServeWithLog(Options& options, QueueSink& log) {
   RaiseOpenFilesLimit();
@@ -180,12 +203,14 @@ ExitCode ServeWithLog(Options& options, QueueSink& log) {
   std::atomic<Server*> started = nullptr;
   Stop stop([&] { ReloadConfig(options.given, reload, options.log.level, started.load()); }, log);
   absl::StatusOr<std::unique_ptr<Server>> server;
-  SignalWatch watch({SIGINT, SIGTERM, SIGHUP}, [&](int signal) { stop.OnSignal(signal); });
+  SignalWatch watch(kSignals, [&](int signal) { stop.OnSignal(signal); });
   const auto fail = [&](const absl::Status& status) {
     started.store(nullptr);
     server = absl::Status(status);  // its ports close while signals are still ours
     log.Flush(kLastWords);          // the reason comes last
-    return FailToLoad(status);
+    const ExitCode code = FailWithPatience(status);
+    IgnoreSignals();
+    return code;
   };
 
   ServerConfig config = options.server;
@@ -220,6 +245,8 @@ ExitCode ServeWithLog(Options& options, QueueSink& log) {
                static_cast<double>(drain.delay_ms + drain.timeout_ms) / 1000);
   const Server::DrainResult result = (*server)->Drain(drain);
   spdlog::info("drained: {} requests finished, {} were ended", result.finished, result.ended);
+  log.Flush(kLastWords);
+  IgnoreSignals();
   return ExitCode::kOk;
 }
 
@@ -229,9 +256,7 @@ ExitCode Serve(Options& options) {
   }
   if (options.dry_run) return DryRun(options);
   const std::shared_ptr<QueueSink> log = LogAsServer(options.log);
-  const ExitCode code = ServeWithLog(options, *log);
-  log->Flush(kLastWords);
-  return code;
+  return ServeWithLog(options, *log);
 }
 
 std::vector<Flag> ServeFlags(Options* options) {

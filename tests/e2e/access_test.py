@@ -173,7 +173,7 @@ class TlsTest(Folder):
             server.process.send_signal(signal.SIGHUP)
             server.wait_for_log("what is in use stays in use")
             self.assertIn("is not the key of", server.log())
-            self.assertIn("must be a JSON object", server.log())
+            self.assertIn("is no JSON, from byte 2 on", server.log())
 
     def test_files_that_cannot_work_are_named_before_a_port_opens(self):
         other = self.authority.issue("other", hosts="DNS:other")[1]

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import unittest
 
-from quire_server import BINARY, DATA, Server, greedy, quire, tiny_model
+from quire_server import (BINARY, DATA, START_S, Server, greedy, quire, tiny_model,
+                          wait_until)
 
 WITH_TEXT = os.path.join(DATA, "gguf_types", "BF16.gguf")  # random weights, byte-level tokenizer
 SMALL_KV = ["--kv-cache", "16MiB"]  # memory that any machine has
@@ -56,6 +57,39 @@ class ExitCodeTest(unittest.TestCase):
         self.ends(3, "serve", "/nonexistent", "--listen", "127.0.0.1:0", says="/nonexistent")
         self.ends(3, "inspect", os.path.join(DATA, "bad_files", "truncated_header.safetensors"))
         self.ends(3, "tokenize", "--model", tiny_model())
+
+    def test_3_also_where_nobody_reads_why(self):
+        reader, writer = os.pipe()
+        try:
+            os.set_blocking(writer, False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    os.write(writer, b"x" * 4096)
+            os.set_blocking(writer, True)
+            done = subprocess.run([BINARY, "serve", "/nonexistent", "--listen", "127.0.0.1:0",
+                                   "--metrics-listen", ""], stdin=subprocess.DEVNULL,
+                                  stderr=writer, timeout=START_S, check=False)
+        finally:
+            os.close(reader)
+            os.close(writer)
+        self.assertEqual(done.returncode, 3)
+
+    def test_0_also_without_standard_streams(self):
+        process = subprocess.Popen(
+            ["bash", "-c", 'exec "$0" "$@" <&- >&- 2>&-', BINARY, "serve", tiny_model(),
+             "--listen", "127.0.0.1:0", "--metrics-listen", ""])
+        # Nobody reads the first one, and libraries take it before main() begins.
+        links = [f"/proc/{process.pid}/fd/{fd}" for fd in (1, 2)]
+        try:
+            wait_until(lambda: all(os.path.exists(link) and os.readlink(link) == "/dev/null"
+                                   for link in links), "streams that lead nowhere")
+            # Its threads come after them.
+            wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > 3, "threads")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(START_S), 0)
+        finally:
+            process.kill()
+            process.wait()
 
     def test_4_for_a_port_that_is_taken(self):
         with socket.socket() as taken:

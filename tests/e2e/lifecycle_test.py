@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 import socket
 import unittest
 
@@ -82,6 +83,14 @@ class EndTest(unittest.TestCase):
             server.wait_for_log("draining")
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(60), 130, server.log())
+
+    def test_a_second_sigterm_at_any_moment_ends_it_with_0_or_130(self):
+        for gap_ms in range(0, 160, 10):
+            with Server(tiny_model()) as server:
+                server.process.send_signal(signal.SIGTERM)
+                time.sleep(gap_ms / 1000)  # what is swept: how long the drain has lasted
+                server.process.send_signal(signal.SIGTERM)
+                self.assertIn(server.process.wait(60), (0, 130), f"after {gap_ms} ms")
 
 
 class CommandLineTest(unittest.TestCase):

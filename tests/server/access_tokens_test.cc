@@ -78,7 +78,7 @@ TEST(AccessTokensTest, AFileThatIsWrongChangesNothingAndSaysWhere) {
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(before->Find("abc")->quota->Enter("a", 0).ok());
 
   EXPECT_EQ(ErrorOf("[]"), R"(tokens.json: must be a JSON object with one key, "tokens", a list)");
-  EXPECT_THAT(ErrorOf("{\"tokens\": [}"), HasSubstr("must be a JSON object"));
+  EXPECT_EQ(ErrorOf("{\"tokens\": [}"), "tokens.json: is no JSON, from byte 13 on");
   EXPECT_EQ(ErrorOf(File("")), "tokens.json: 0 tokens; expected 1 to 4096");
   EXPECT_EQ(ErrorOf(File("3")), "tokens.json: tokens[0] is not an object");
   EXPECT_THAT(ErrorOf(File(two)), HasSubstr("tokens[1]: sha256 must be"));
@@ -89,17 +89,30 @@ TEST(AccessTokensTest, AFileThatIsWrongChangesNothingAndSaysWhere) {
               HasSubstr("tokens_per_minute is -1; expected 0"));
   EXPECT_THAT(ErrorOf(File(Entry(kAbc, "a", R"(, "max_priority": 101)"))),
               HasSubstr("max_priority is 101; expected -100 to 100"));
-  EXPECT_THAT(ErrorOf(File(Entry(kAbc, "a", R"(, "admin": "yes")"))), HasSubstr("admin"));
+  EXPECT_THAT(ErrorOf(File(Entry(kAbc, "a", R"(, "admin": "yes")"))),
+              HasSubstr("tokens[0]: admin is string; expected boolean"));
   EXPECT_THAT(ErrorOf(File(Entry(kAbc, "a", R"(, "tokens_per_minute": null)"))),
               HasSubstr("tokens_per_minute is null"));
   EXPECT_EQ(ErrorOf(File(Entry(kAbc, "a", R"(, "admin": false, "admin": true)"))),
             "tokens.json: has the key \"admin\" twice");
+  EXPECT_EQ(ErrorOf(File(R"({"sha256": ["secret"], "tenant": "a"})")),
+            "tokens.json: is nested deeper than 3");
+  EXPECT_THAT(ErrorOf(File(R"({"sha256": "secret", "tenant": 7})")),
+              testing::Not(HasSubstr("secret")));
   EXPECT_THAT(ErrorOf(File(Entry(kEmpty, "a"))), HasSubstr("is that of the empty text"));
   EXPECT_THAT(ErrorOf(File(absl::StrCat(Entry(kAbc, "a"), ",", Entry(kAbc, "b")))),
               HasSubstr("tokens[1] has the sha256 of an entry before it"));
   EXPECT_THAT(
       ErrorOf(File(absl::StrCat(Entry(kAbc, "a"), ",", Entry(kLong, "a", R"(, "admin": true)")))),
       HasSubstr("tokens[1] gives tenant a other rights"));
+}
+
+TEST(AccessTokensTest, AHugeFileIsReadInNoTime) {
+  std::string entries = "{}";
+  for (int i = 0; i < 1'000'000; ++i) entries += ",{}";
+  EXPECT_EQ(ErrorOf(File(entries)), "tokens.json: 1000001 tokens; expected 1 to 4096");
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_EQ(ErrorOf(File(deep)), "tokens.json: is nested deeper than 3");
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST_F(AdmissionTest, JobsOfCancelledCallsAreNotDone) {
   };
   const grpc::ByteBuffer in = SerializeResponse(v1::TokenizeRequest());
   grpc::ByteBuffer out;
-  const grpc::CallbackServerContext context;
+  grpc::CallbackServerContext context;
   const IncomingCall call{*core_, context, "Tokenize"};
   auto* cancelled = AnswerFromTextWorker<v1::TokenizeRequest>(call, &in, &out, handler);
   auto* wanted = AnswerFromTextWorker<v1::TokenizeRequest>(call, &in, &out, handler);

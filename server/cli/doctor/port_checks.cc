@@ -93,7 +93,7 @@ std::vector<Finding> PortFindings(const std::vector<ListenFlagValue>& values) {
   Held held;  // all at once: the flags may be in each other's way
   std::vector<Finding> findings;
   for (const auto& [flag, listen, family] : values) {
-    if (!listen.empty()) findings.push_back(PortFinding(flag, listen, family, held));
+    findings.push_back(PortFinding(flag, listen, family, held));
   }
   return findings;
 }

@@ -12,7 +12,7 @@ namespace quire::cli {
 // What a flag says of where to listen.
 struct ListenFlagValue {
   std::string flag;
-  std::string listen;  // empty: nowhere
+  std::string listen;
   int family = AF_UNSPEC;
 };
 

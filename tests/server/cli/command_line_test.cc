@@ -237,7 +237,8 @@ TEST(Layers, WhatIsWrongInAFileIsNamedWithItsLine) {
     EXPECT_THAT(read.err, HasSubstr(message));
   }
   const std::string large = dir.Write("large.toml", std::string((1 << 20) + 1, '#'));
-  EXPECT_THAT(SetFrom(ServeCommand(), {"m", "--config", large}).err, HasSubstr("1 MiB"));
+  EXPECT_THAT(SetFrom(ServeCommand(), {"m", "--config", large}).err,
+              HasSubstr("larger than 1048576 bytes"));
 }
 
 TEST(Layers, AnUnknownNameIsToldTheNearestKnownOne) {

@@ -244,13 +244,10 @@ TEST(PortFindingsTest, TheFlagsMayBeInEachOthersWay) {
 
 TEST(PortFindingsTest, WhatIsNoAddressOfThisMachineIsAProblem) {
   // RFC 5737: documentation has it, no machine.
-  EXPECT_EQ(PortFindings({{"--listen", "192.0.2.1:0"}, {"--admin-listen", ""}})[0].code,
-            ExitCode::kResources);
-  EXPECT_EQ(PortFindings({{"--listen", "127.0.0.1"}, {"--admin-listen", ""}})[0].code,
-            ExitCode::kUsage);
-  EXPECT_EQ(PortFindings({{"--listen", "localhost:0"}, {"--admin-listen", ""}}).size(), 1U);
-  EXPECT_EQ(PortFindings({{"--listen", "localhost:0"}, {"--admin-listen", ""}})[0].status,
-            Status::kOk);
+  EXPECT_EQ(PortFindings({{"--listen", "192.0.2.1:0"}})[0].code, ExitCode::kResources);
+  EXPECT_EQ(PortFindings({{"--listen", "127.0.0.1"}})[0].code, ExitCode::kUsage);
+  EXPECT_EQ(PortFindings({{"--listen", "localhost:0"}}).size(), 1U);
+  EXPECT_EQ(PortFindings({{"--listen", "localhost:0"}})[0].status, Status::kOk);
 }
 
 TEST(FilesOfModelTest, AreTheShardsOrTheFolders) {
