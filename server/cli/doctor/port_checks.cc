@@ -92,6 +92,7 @@ Finding PortFinding(const std::string& flag, const std::string& listen, int fami
 std::vector<Finding> PortFindings(const std::vector<ListenFlagValue>& values) {
   Held held;  // all at once: the flags may be in each other's way
   std::vector<Finding> findings;
+  findings.reserve(values.size());
   for (const auto& [flag, listen, family] : values) {
     findings.push_back(PortFinding(flag, listen, family, held));
   }
