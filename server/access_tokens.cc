@@ -13,6 +13,7 @@
 #include <openssl/sha.h>
 
 #include "engine/json_fields.h"
+#include "server/plain_name.h"
 #include "server/strict_json.h"
 
 namespace quire {
@@ -31,21 +32,8 @@ struct Rights {
   int32_t max_priority = 0;
   QuotaLimits limits;
 
-  bool operator==(const Rights& other) const {
-    return is_admin == other.is_admin && max_priority == other.max_priority &&
-           limits.requests_per_second == other.limits.requests_per_second &&
-           limits.tokens_per_minute == other.limits.tokens_per_minute &&
-           limits.max_concurrent_requests == other.limits.max_concurrent_requests;
-  }
+  bool operator==(const Rights&) const = default;
 };
-
-// A name goes into logs and metadata.
-bool IsName(absl::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-         });
-}
 
 // A rate or a count, 0 where it is left out.
 double LimitOf(JsonFields& fields, const char* key) {
@@ -95,22 +83,20 @@ std::array<uint8_t, 32> DigestOf(absl::string_view token) {
   return digest;
 }
 
-bool ReadDigest(JsonFields& fields, std::array<uint8_t, 32>* digest) {
+void ReadDigest(JsonFields& fields, std::array<uint8_t, 32>* digest) {
   const std::string hex = fields.String("sha256").value_or("");
   const bool is_hex = std::all_of(hex.begin(), hex.end(), absl::ascii_isxdigit);
   if (hex.size() != 2 * digest->size() || !is_hex) {
     fields.Fail(
         "sha256 must be the token's SHA-256 in 64 hexadecimal digits (`printf %s TOKEN | "
         "sha256sum`)");
-    return false;
+    return;
   }
   const std::string bytes = absl::HexStringToBytes(hex);
   std::copy(bytes.begin(), bytes.end(), digest->begin());
   if (*digest == DigestOf("")) {
     fields.Fail("sha256 is that of the empty text, which is no token");
-    return false;
   }
-  return true;
 }
 
 }  // namespace
@@ -135,6 +121,10 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(absl::st
     return wrong(absl::StrCat(list.size(), " tokens; expected 1 to ", kMaxTokens));
   }
 
+  std::map<std::string, std::shared_ptr<Quota>> quotas;
+  if (before != nullptr) {
+    for (const Entry& entry : before->entries_) quotas[entry.tenant->name] = entry.tenant->quota;
+  }
   auto tokens = std::make_shared<AccessTokens>();
   std::set<Digest> digests;
   std::map<std::string, std::pair<Rights, std::shared_ptr<const Tenant>>> tenants;
@@ -146,7 +136,7 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(absl::st
     Entry entry;
     ReadDigest(fields, &entry.digest);
     const std::string name = fields.String("tenant").value_or("");
-    if (!IsName(name)) {
+    if (!IsPlainName(name, kMaxNameBytes)) {
       fields.Fail(absl::StrCat("tenant must be 1 to ", kMaxNameBytes, " of [A-Za-z0-9._-]"));
     }
     const Rights rights = ReadRights(fields);
@@ -161,10 +151,8 @@ absl::StatusOr<std::shared_ptr<const AccessTokens>> AccessTokens::Parse(absl::st
       made->name = name;
       made->is_admin = rights.is_admin;
       made->max_priority = rights.max_priority;
-      std::shared_ptr<Quota>& quota = tokens->quotas_[name];
-      if (before != nullptr && before->quotas_.count(name) > 0) quota = before->quotas_.at(name);
-      if (quota == nullptr) quota = std::make_shared<Quota>();
-      made->quota = quota;
+      const auto known = quotas.find(name);
+      made->quota = known != quotas.end() ? known->second : std::make_shared<Quota>();
       tenant = std::move(made);
     } else if (!(known_rights == rights)) {
       return wrong(absl::StrCat("tokens[", i, "] gives tenant ", name,

@@ -3,10 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -48,7 +45,6 @@ class AccessTokens {
   };
 
   std::vector<Entry> entries_;
-  std::map<std::string, std::shared_ptr<Quota>, std::less<>> quotas_;  // by tenant
 };
 
 }  // namespace quire

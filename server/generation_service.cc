@@ -49,10 +49,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
   }
   void Finish(const absl::Status& status) override {
-    if (const auto delay_ms = RetryDelayMs(status)) {
-      context_->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
-    }
-    grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
+    grpc::ServerWriteReactor<ByteBuffer>::Finish(EndStatus(status, context_));
   }
   void Cancel() override { context_->TryCancel(); }
 

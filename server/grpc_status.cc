@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -58,6 +59,13 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(),
                       details.SerializeAsString());
+}
+
+grpc::Status EndStatus(const absl::Status& status, grpc::CallbackServerContext* context) {
+  if (const auto delay_ms = RetryDelayMs(status)) {
+    context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
+  }
+  return ToGrpcStatus(status);
 }
 
 }  // namespace quire

@@ -9,7 +9,7 @@
 #include "server/model_text.h"
 #include "server/server.h"
 #include "server/server_core.h"
-#include "server/tls_files.h"
+#include "server/tls_certificates.h"
 
 namespace quire {
 
@@ -34,9 +34,7 @@ absl::StatusOr<std::unique_ptr<ModelText>> OpenText(const EngineConfig& config) 
 absl::StatusOr<ModelInfo> Server::Check(const ServerConfig& config) {
   if (absl::Status status = CheckListeners(config); !status.ok()) return status;
   if (absl::Status status = AccessControl(config.access_tokens).Load(); !status.ok()) return status;
-  if (config.tls.is_on()) {
-    if (absl::Status status = ReadTlsFiles(config.tls).status(); !status.ok()) return status;
-  }
+  if (absl::Status status = TlsCertificates(config.tls).Load(); !status.ok()) return status;
   const EngineConfig engine = EngineConfigOf(config);
   if (absl::Status status = OpenText(engine).status(); !status.ok()) return status;
   return Engine::Check(engine);

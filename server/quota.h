@@ -16,6 +16,8 @@ struct QuotaLimits {
   double requests_per_second = 0;
   double tokens_per_minute = 0;  // of prompts and answers
   int32_t max_concurrent_requests = 0;
+
+  bool operator==(const QuotaLimits&) const = default;
 };
 
 // A right that fills up with time: `rate` units a second, at most `burst` of them. It may go below

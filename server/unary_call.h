@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -44,10 +43,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
   void Answer(const absl::Status& status) {
     call_.core.OnCallEnded(call_.method, origin_, status, arrived_at_);
-    if (const auto delay_ms = RetryDelayMs(status)) {
-      call_.context.AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(*delay_ms));
-    }
-    Finish(ToGrpcStatus(status));
+    Finish(EndStatus(status, &call_.context));
   }
 
   template <class Response>

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "server/errors.h"
 #include "server/field_rules.h"
+#include "server/plain_name.h"
 #include "server/violations.h"
 
 namespace quire {
@@ -155,9 +155,7 @@ absl::Status CheckModelName(absl::string_view name, const ServingModel& model) {
 }
 
 absl::Status CheckRequestId(absl::string_view id, absl::string_view where) {
-  bool fits = !id.empty() && static_cast<double>(id.size()) <= kMaxRequestIdBytes;
-  for (char c : id) fits = fits && (absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-');
-  if (fits) return absl::OkStatus();
+  if (IsPlainName(id, static_cast<size_t>(kMaxRequestIdBytes))) return absl::OkStatus();
   return InvalidField(where, absl::StrCat(id.size(), " bytes; must be 1 to ", kMaxRequestIdBytes,
                                           " of [A-Za-z0-9._-]"));
 }

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-from quire_server import BINARY, DATA, tiny_model
+from quire_server import BINARY, DATA, quire, tiny_model
 
 FREE = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
 SMALL_KV = ["--kv-cache", "16MiB"]  # memory that any machine has
@@ -20,14 +20,9 @@ CHECKS = ["port", "port", "cpu", "memory", "huge pages", "open files", "versions
           "self-test"]
 
 
-def doctor(*args, **more):
-    return subprocess.run([BINARY, "doctor", *args], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=120, check=False, **more)
-
-
-def findings(*args, code=0, **more):
+def findings(*args, code=0, env=None):
     """(check, status, seen, remedy) of each."""
-    done = doctor(*args, "--json", **more)
+    done = quire("doctor", *args, "--json", env=env)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     (line,) = done.stdout.splitlines()
     report = json.loads(line)
@@ -52,7 +47,7 @@ class DoctorTest(unittest.TestCase):
         self.assertLess(seconds, 5)  # a hundredth of one, but machines may be busy
 
     def test_text_is_the_same_without_colours_in_a_pipe(self):
-        done = doctor(*FREE, *SMALL_KV)
+        done = quire("doctor", *FREE, *SMALL_KV)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("\x1b", done.stdout)
         lines = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
@@ -61,7 +56,7 @@ class DoctorTest(unittest.TestCase):
             self.assertIn(line[:9].strip(), ("ok", "warning"))
 
     def test_versions(self):
-        versions = json.loads(doctor(*FREE, *SMALL_KV, "--json").stdout)["versions"]
+        versions = json.loads(quire("doctor", *FREE, *SMALL_KV, "--json").stdout)["versions"]
         said = subprocess.run([BINARY, "--version"], check=True, capture_output=True, text=True)
         self.assertEqual("quire " + versions["quire"], said.stdout.strip())
         self.assertEqual(versions["kernel"], "Linux " + os.uname().release)
@@ -114,8 +109,8 @@ class DoctorTest(unittest.TestCase):
         self.assertIn("--kv-cache", found[0][3])
 
     def test_flags_that_are_wrong_end_with_2(self):
-        self.assertEqual(doctor("--no-such-flag").returncode, 2)
-        self.assertEqual(doctor("--max-num-seqs", "600").returncode, 2)
+        self.assertEqual(quire("doctor", "--no-such-flag").returncode, 2)
+        self.assertEqual(quire("doctor", "--max-num-seqs", "600").returncode, 2)
         findings("--listen", "127.0.0.1", "--metrics-listen", "", *SMALL_KV, code=2)
         findings("--listen", "127.0.0.1:0", "--metrics-listen", "[::1]:0", *SMALL_KV, code=2)
 

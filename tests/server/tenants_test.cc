@@ -66,6 +66,16 @@ class TenantsTest : public ServerFixture {
     EXPECT_TRUE(Next(*stream).has_accepted());
     return stream;
   }
+  // What the engine was asked; the stream ends well, with no token.
+  std::shared_ptr<const Request> Submitted(const std::string& tenant,
+                                           const v1::GenerateRequest& request) {
+    auto stream = client_->Generate(request, As(tenant));
+    const FakeEngine::Submission submission = engine_->WaitForSubmission();
+    engine_->Accept(submission.id);
+    engine_->Finish(submission.id, EndReason::kLength);
+    EXPECT_TRUE(TestClient::ReadAll(*stream).status.ok());
+    return submission.request;
+  }
   ClientStatus Abort(const std::string& tenant, const std::string& id) {
     v1::AbortRequest request;
     request.add_request_ids(id);
@@ -137,12 +147,7 @@ TEST_F(TenantsTest, TenantsShareNoPrefixes) {
   StartWithTokens();
   std::map<std::string, std::string> salts;
   for (const char* tenant : {"a", "b"}) {
-    auto stream = client_->Generate(TextRequest("x"), As(tenant));
-    const FakeEngine::Submission submission = engine_->WaitForSubmission();
-    salts[tenant] = submission.request->cache_salt;
-    engine_->Accept(submission.id);
-    engine_->Finish(submission.id, EndReason::kLength);
-    EXPECT_TRUE(TestClient::ReadAll(*stream).status.ok());
+    salts[tenant] = Submitted(tenant, TextRequest("x"))->cache_salt;
   }
   EXPECT_EQ(salts, (std::map<std::string, std::string>{{"a", "a"}, {"b", "b"}}));
 }
@@ -153,12 +158,7 @@ TEST_F(TenantsTest, APriorityAboveItsTenantsIsRefusedAndTheDefaultIsLowered) {
   const auto priority_of = [&](const std::string& tenant, std::optional<int> priority) {
     v1::GenerateRequest request = TextRequest("x");
     if (priority) request.mutable_params()->set_priority(*priority);
-    auto stream = client_->Generate(request, As(tenant));
-    const FakeEngine::Submission submission = engine_->WaitForSubmission();
-    engine_->Accept(submission.id);
-    engine_->Finish(submission.id, EndReason::kLength);
-    EXPECT_TRUE(TestClient::ReadAll(*stream).status.ok());
-    return submission.request->priority;
+    return Submitted(tenant, request)->priority;
   };
   EXPECT_EQ(priority_of("a", std::nullopt), -5);
   EXPECT_EQ(priority_of("a", -5), -5);
