@@ -1,4 +1,4 @@
-// What a step's results change; and the checks of the whole state.
+// What a step's results change.
 #include <algorithm>
 
 #include "kernels/check.h"
@@ -86,50 +86,6 @@ void Scheduler::CommitToken(Sequence* sequence, int32_t token_id, CommitResult* 
   } else if (sequence->num_generated() >= request.max_tokens) {
     EndSequence(sequence, EndReason::kLength, &out->ended);
   }
-}
-
-void Scheduler::CheckInvariants() const {
-  pool_.CheckInvariants();
-  cache_.CheckInvariants();
-  std::vector<int32_t> num_holders(pool_.num_blocks());
-  std::vector<bool> slot_taken(config_.max_num_seqs);
-  int64_t queued_tokens = 0;
-  for (const Sequence* sequence : waiting_) {
-    queued_tokens += static_cast<int64_t>(sequence->tokens.size());
-    QUIRE_CHECK(!sequence->is_running && sequence->seq_slot < 0, "WAITING holds no slot");
-    QUIRE_CHECK(sequence->table.num_blocks() == 0, "WAITING holds no block");
-    QUIRE_CHECK(sequence->nodes.empty(), "WAITING owns no node");
-  }
-  QUIRE_CHECK(queued_tokens == queued_tokens_, "queued tokens are counted");
-  for (const Sequence* sequence : running_) {
-    QUIRE_CHECK(sequence->is_running && !slot_taken[sequence->seq_slot], "slots are not shared");
-    slot_taken[sequence->seq_slot] = true;
-    QUIRE_CHECK(sequence->num_computed_tokens <= sequence->num_tokens(), "computed tokens exist");
-    QUIRE_CHECK(sequence->num_committed_tokens <= sequence->num_computed_tokens + 1,
-                "committed after computed");
-    QUIRE_CHECK(sequence->table.num_blocks() * config_.block_size >= sequence->num_computed_tokens,
-                "computed tokens have slots");
-    for (const std::vector<BlockId>& ids : sequence->table.ids()) {
-      for (const BlockId block : ids) {
-        if (block != kNoBlock) ++num_holders[block];
-      }
-    }
-    for (size_t i = 0; i < sequence->nodes.size(); ++i) {
-      const bool is_promised = static_cast<int32_t>(i) >= sequence->num_published;
-      QUIRE_CHECK(cache_.IsPending(sequence->nodes[i]) == is_promised, "promises are kept or open");
-      if (is_promised) {
-        QUIRE_CHECK(cache_.OwnerOf(sequence->nodes[i]) == sequence->id, "own promises");
-      }
-    }
-  }
-  for (BlockId block = 0; block < pool_.num_blocks(); ++block) {
-    QUIRE_CHECK(num_holders[block] == pool_.num_holders(block), "only running sequences hold");
-  }
-  QUIRE_CHECK(waiting_.size() + running_.size() == sequences_.size(), "in exactly one list");
-  QUIRE_CHECK(running_.size() + free_seq_slots_.size() == static_cast<size_t>(config_.max_num_seqs),
-              "slots are taken or free");
-  QUIRE_CHECK(static_cast<int32_t>(in_flight_.size()) <= config_.max_steps_in_flight,
-              "steps in flight are bounded");
 }
 
 }  // namespace quire

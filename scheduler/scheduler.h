@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -111,8 +112,20 @@ class Scheduler {
   // Something is queued, running or in flight.
   bool HasWork() const;
   SchedulerStats Stats() const;
-  // CHECK-fails unless all bookkeeping agrees. O(blocks + tokens). For tests and idle time.
+
+  // For tests and dumps; valid until the next call that is not const. Null: ended or unknown.
+  const Sequence* Look(SequenceId id) const { return Find(id); }
+  const BlockPool& pool() const { return pool_; }
+
+  // CHECK-fails unless all counts agree. O(1): after every step, in production too.
+  void CheckCounts() const;
+  // Blocks that are held though nothing runs, or fenced though no step is in flight: 0, or there is
+  // a bug. O(1).
+  int32_t NumLeakedBlocks() const;
+  // CHECK-fails unless all bookkeeping agrees. O(blocks + tokens). For tests.
   void CheckInvariants() const;
+  // The whole state in a line.
+  std::string Dump() const;
 
  private:
   // Higher priority first, then the order of Add.

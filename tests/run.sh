@@ -99,8 +99,8 @@ tests release
 
 if [ "$quick" = no ]; then
   phase "tests: address and undefined-behaviour sanitizers" "4 min"
-  sanitized asan "kernels|paged_kv|scheduler|engine|server|cli|text|fuzz" \
-    tests/{kernels,paged_kv,scheduler,engine,server,fuzz}/all || failed_steps+=("asan build")
+  sanitized asan "kernels|paged_kv|scheduler|sim|engine|server|cli|text|fuzz" \
+    tests/{kernels,paged_kv,scheduler,sim,engine,server,fuzz}/all || failed_steps+=("asan build")
   phase "tests: thread sanitizer, where there are threads" "4 min"
   sanitized tsan threads threaded_tests || failed_steps+=("tsan build")
 

@@ -1,5 +1,5 @@
-#ifndef QUIRE_TESTS_SCHEDULER_SIM_WORLD_H_
-#define QUIRE_TESTS_SCHEDULER_SIM_WORLD_H_
+#ifndef QUIRE_TESTS_SIM_SIM_WORLD_H_
+#define QUIRE_TESTS_SIM_SIM_WORLD_H_
 
 #include <algorithm>
 #include <cstdio>
@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 
 #include "scheduler/scheduler.h"
-#include "tests/scheduler/shadow_device.h"
+#include "tests/sim/shadow_device.h"
 
 namespace quire {
 
@@ -375,4 +375,4 @@ class SimWorld {
 
 }  // namespace quire
 
-#endif  // QUIRE_TESTS_SCHEDULER_SIM_WORLD_H_
+#endif  // QUIRE_TESTS_SIM_SIM_WORLD_H_

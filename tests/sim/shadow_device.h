@@ -1,5 +1,5 @@
-#ifndef QUIRE_TESTS_SCHEDULER_SHADOW_DEVICE_H_
-#define QUIRE_TESTS_SCHEDULER_SHADOW_DEVICE_H_
+#ifndef QUIRE_TESTS_SIM_SHADOW_DEVICE_H_
+#define QUIRE_TESTS_SIM_SHADOW_DEVICE_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -228,4 +228,4 @@ inline std::string ShadowDevice::CheckSeen(const PlannedSequence& planned, int32
 
 }  // namespace quire
 
-#endif  // QUIRE_TESTS_SCHEDULER_SHADOW_DEVICE_H_
+#endif  // QUIRE_TESTS_SIM_SHADOW_DEVICE_H_

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-#include "tests/scheduler/sim_world.h"
+#include "tests/sim/sim_world.h"
 
 namespace quire {
 namespace {
