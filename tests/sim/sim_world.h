@@ -16,6 +16,7 @@
 
 #include "scheduler/scheduler.h"
 #include "tests/sim/shadow_device.h"
+#include "tests/testing/kept_plan.h"
 
 namespace quire {
 
@@ -207,7 +208,7 @@ class SimWorld {
     ASSERT_EQ(device_->Accept(plan), "") << plan.Describe();
     for (const PlannedSequence& planned : plan.sequences) NotePlanned(planned);
     counts_->copies += static_cast<int64_t>(plan.copies.size());
-    if (plan.num_tokens > 0) in_flight_.push_back(plan);
+    if (plan.num_tokens > 0) in_flight_.emplace_back(plan);
   }
 
   void NotePlanned(const PlannedSequence& planned) {
@@ -250,7 +251,7 @@ class SimWorld {
   }
 
   void CommitStep() {
-    const StepPlan plan = in_flight_.front();
+    const KeptPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();
     std::vector<SequenceResult> results;
     ASSERT_EQ(device_->Run(plan, truths_, &results), "") << plan.Describe();
@@ -361,7 +362,7 @@ class SimWorld {
   SchedulerConfig config_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ShadowDevice> device_;
-  std::deque<StepPlan> in_flight_;
+  std::deque<KeptPlan> in_flight_;
   std::map<SequenceId, Live> live_;
   std::map<SequenceId, Truth> truths_;
   std::vector<std::vector<int32_t>> families_;  // prefixes that requests share
