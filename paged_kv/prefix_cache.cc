@@ -48,7 +48,7 @@ NodeRef PrefixCache::AddPending(NodeRef parent, absl::Span<const int32_t> tokens
 void PrefixCache::Fulfil(NodeRef pending, absl::Span<const BlockId> blocks) {
   QUIRE_CHECK(IsPending(pending), "the node is PENDING");
   nodes_[pending.index].state = State::kValid;
-  valid_by_tokens_.insert(pending.index);
+  valid_by_tokens_.insert({nodes_[pending.index].parent, pending.index});
   SetBlocks(pending.index, blocks);
 }
 
@@ -63,7 +63,7 @@ NodeRef PrefixCache::Publish(NodeRef parent, absl::Span<const int32_t> tokens,
   int32_t index = FindChild(parent.index, tokens);
   if (index < 0) {
     index = AddNode(State::kValid, parent.index, tokens);
-    valid_by_tokens_.insert(index);
+    valid_by_tokens_.insert({parent.index, index});
   } else {
     // The first commit wins, unless what is there lacks window blocks and nobody needs it: IDLE,
     // and so are its descendants.
@@ -239,7 +239,7 @@ int32_t PrefixCache::EraseNode(int32_t index) {
   Node& node = nodes_[index];
   QUIRE_CHECK(node.num_children == 0, "leaves first");
   ClearBlocks(index);
-  if (node.state == State::kValid) valid_by_tokens_.erase(index);
+  if (node.state == State::kValid) valid_by_tokens_.erase(Child{node.parent, index});
   if (node.state == State::kRoot) {
     roots_.erase(node.salt);
   } else {

@@ -127,17 +127,30 @@ class PrefixCache : private BlockPool::IdleListener {
     int32_t parent = -1;
     absl::Span<const int32_t> tokens;
   };
-  // Orders nodes by parent, then by tokens.
+  // A node among its siblings. The parent is repeated here because it mostly decides, and looking
+  // it up in `nodes_` would cost a cache miss per comparison.
+  struct Child {
+    int32_t parent = -1;
+    int32_t node = -1;
+  };
+  // Orders children by parent, then by tokens.
   struct ByTokens {
     using is_transparent = void;
     const std::vector<Node>* nodes;
-    Key KeyOf(int32_t node) const { return {(*nodes)[node].parent, (*nodes)[node].tokens}; }
-    static const Key& KeyOf(const Key& key) { return key; }
+    absl::Span<const int32_t> TokensOf(const Child& child) const {
+      return (*nodes)[child.node].tokens;
+    }
+    static absl::Span<const int32_t> TokensOf(const Key& key) { return key.tokens; }
     template <typename A, typename B>
     bool operator()(const A& a, const B& b) const {
-      return Less(KeyOf(a), KeyOf(b));
+      return a.parent != b.parent ? a.parent < b.parent : IsLess(TokensOf(a), TokensOf(b));
     }
-    static bool Less(const Key& a, const Key& b);
+    // The set's own assertions compare a child with itself, all the time.
+    bool operator()(const Child& a, const Child& b) const {
+      if (a.parent != b.parent) return a.parent < b.parent;
+      return a.node != b.node && IsLess(TokensOf(a), TokensOf(b));
+    }
+    static bool IsLess(absl::Span<const int32_t> a, absl::Span<const int32_t> b);
   };
 
   void OnIdle(BlockId block) override;
@@ -177,7 +190,7 @@ class PrefixCache : private BlockPool::IdleListener {
   std::vector<int32_t> unused_nodes_;
   absl::flat_hash_map<std::string, int32_t> roots_;       // by salt
   absl::flat_hash_map<uint64_t, int32_t> first_by_hash_;  // then along next_same_hash
-  absl::btree_set<int32_t, ByTokens> valid_by_tokens_;
+  absl::btree_set<Child, ByTokens> valid_by_tokens_;
   std::vector<int32_t> node_of_block_;   // [num_blocks]; -1: not cached
   std::vector<int32_t> group_of_block_;  // [num_blocks]
 };

@@ -15,10 +15,8 @@ int32_t CommonLength(absl::Span<const int32_t> a, absl::Span<const int32_t> b) {
 
 }  // namespace
 
-bool PrefixCache::ByTokens::Less(const Key& a, const Key& b) {
-  if (a.parent != b.parent) return a.parent < b.parent;
-  return std::lexicographical_compare(a.tokens.begin(), a.tokens.end(), b.tokens.begin(),
-                                      b.tokens.end());
+bool PrefixCache::ByTokens::IsLess(absl::Span<const int32_t> a, absl::Span<const int32_t> b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
 }
 
 PrefixMatch PrefixCache::Match(const std::string& salt, absl::Span<const int32_t> tokens,
@@ -78,8 +76,8 @@ void PrefixCache::FindPartial(int32_t parent, absl::Span<const int32_t> tokens,
     match->partial_tokens = common;
   };
   const auto after = valid_by_tokens_.lower_bound(Key{parent, tokens});
-  if (after != valid_by_tokens_.end()) consider(*after);
-  if (after != valid_by_tokens_.begin()) consider(*std::prev(after));
+  if (after != valid_by_tokens_.end()) consider(after->node);
+  if (after != valid_by_tokens_.begin()) consider(std::prev(after)->node);
 }
 
 void PrefixCache::Hold(const PrefixMatch& match, BlockTable* table) {
@@ -151,7 +149,8 @@ void PrefixCache::CheckNode(int32_t index) const {
   }
   const Node& parent = nodes_[node.parent];
   QUIRE_CHECK(FindChild(node.parent, node.tokens) == index, "invariant 4");
-  QUIRE_CHECK(valid_by_tokens_.contains(index) == (node.state == State::kValid), "invariant 4");
+  QUIRE_CHECK(valid_by_tokens_.contains(Child{node.parent, index}) == (node.state == State::kValid),
+              "invariant 4");
   QUIRE_CHECK(parent.state != State::kUnused, "invariant 4");
   QUIRE_CHECK(parent.state != State::kPending || node.state == State::kPending, "invariant 5");
   for (size_t group = 0; group < windows_.size(); ++group) {

@@ -68,6 +68,7 @@ void Scheduler::AdmitWaiting(Draft* draft) {
     switch (TryAdmit(sequence, draft)) {
       case Admission::kAdmitted:
         for (Sequence* passed : blocked) ++passed->times_passed;
+        draft->all_claims.reset();
         break;
       case Admission::kWaitsForPrefix:
         break;
@@ -109,7 +110,7 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
     if (chunk == 0) return Admission::kNoBudget;
     // Copying holds its source for a moment, which takes it out of the unheld ones.
     const int32_t num_copied = copied > 0 ? num_groups_ : 0;
-    if (!HasBlocksToAdmit(*sequence, head, num_copied, first + chunk, *draft)) continue;
+    if (!HasBlocksToAdmit(*sequence, head, num_copied, first + chunk, draft)) continue;
     Admit(sequence, match, first, draft);
     draft->budget.Spend(first, chunk, wants_rows ? chunk : 1);
     TakeBlocks(sequence, first + chunk);
@@ -151,7 +152,7 @@ int32_t Scheduler::NeedBeside(const Sequence& sequence, const Head& head) const 
 
 // `num_copied`: unheld blocks that are copied from on the way. `end`: of the positions to compute.
 bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const Head& head, int32_t num_copied,
-                                 int32_t end, const Draft& draft) const {
+                                 int32_t end, Draft* draft) const {
   // Blocks that it would take out of the unheld ones without needing memory.
   int32_t num_revived = num_copied;
   for (const std::vector<BlockId>& blocks : head) {
@@ -163,11 +164,11 @@ bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const Head& head, int
   const int32_t blocks_to_end = (end + config_.block_size - 1) / config_.block_size;
   const int32_t needed_now = num_groups_ * std::max(0, blocks_to_end - num_had);
   const int32_t usable_now =
-      pool_.num_free() + pool_.num_idle() - draft.promised_blocks - num_revived;
+      pool_.num_free() + pool_.num_idle() - draft->promised_blocks - num_revived;
   if (needed_now > usable_now) return false;
 
-  int32_t unclaimed = pool_.num_blocks() - pool_.num_held() - num_revived;
-  for (const Sequence* other : running_) unclaimed -= ClaimOf(*other);
+  if (!draft->all_claims.has_value()) draft->all_claims = AllClaims();
+  int32_t unclaimed = pool_.num_blocks() - pool_.num_held() - num_revived - *draft->all_claims;
   if (!running_.empty()) unclaimed -= watermark_.blocks();
   return NeedBeside(sequence, head) <= unclaimed;
 }

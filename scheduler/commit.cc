@@ -20,6 +20,7 @@ CommitResult Scheduler::Commit(uint64_t step_id, absl::Span<const SequenceResult
   cache_.SetNow(now);
   CommitResult out;
   EndRequested(&out.ended);
+  out.tokens.reserve(results.size());
   for (size_t i = 0; i < results.size(); ++i) CommitPart(step.parts[i], results[i], &out);
   pool_.CommitStep(step_id);
   EndOverdue(now, &out.ended);

@@ -51,7 +51,7 @@ Scheduler::Admission Scheduler::TryFork(Sequence* sequence, const Sequence& sour
     return Admission::kNoBudget;
   }
   const Head head = HeadOf(source, position);
-  if (!HasBlocksToAdmit(*sequence, head, 0, position + 1, *draft)) return Admission::kNoBlocks;
+  if (!HasBlocksToAdmit(*sequence, head, 0, position + 1, draft)) return Admission::kNoBlocks;
 
   EnterRunning(sequence);
   const int32_t num_shared = position / config_.block_size;

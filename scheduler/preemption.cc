@@ -34,12 +34,26 @@ int32_t Scheduler::ClaimOf(const Sequence& sequence) const {
   return claim;
 }
 
+int32_t Scheduler::AllClaims() const {
+  int32_t claims = 0;
+  for (const Sequence* sequence : running_) claims += ClaimOf(*sequence);
+  return claims;
+}
+
+// Claims that nobody else may take blocks from.
+int32_t Scheduler::ReservedClaimOf(const Sequence& sequence) const {
+  return sequence.full_reservation ? ClaimOf(sequence) : 0;
+}
+
+int32_t Scheduler::ReservedClaims() const {
+  int32_t claims = 0;
+  for (const Sequence* sequence : running_) claims += ReservedClaimOf(*sequence);
+  return claims;
+}
+
 // Blocks that the sequence may take now: what is free or evictable, less what is promised.
 int32_t Scheduler::UsableBlocks(const Sequence& sequence, const Draft& draft) const {
-  int32_t reserved_by_others = 0;
-  for (const Sequence* other : running_) {
-    if (other != &sequence && other->full_reservation) reserved_by_others += ClaimOf(*other);
-  }
+  const int32_t reserved_by_others = draft.reserved_claims - ReservedClaimOf(sequence);
   return pool_.num_free() + pool_.num_idle() - draft.promised_blocks - reserved_by_others;
 }
 
@@ -50,6 +64,7 @@ int32_t Scheduler::NewBlocks(const Sequence& sequence, int32_t end) const {
 
 void Scheduler::TakeBlocks(Sequence* sequence, int32_t end) {
   const int32_t count = NewBlocks(*sequence, end);
+  if (count == 0) return;
   std::vector<BlockId> blocks;
   const bool taken = cache_.MakeFree(count) && pool_.Take(count, &blocks);
   QUIRE_CHECK(taken, "room was made");
@@ -83,6 +98,8 @@ Scheduler::Room Scheduler::MakeRoom(Sequence* sequence, int32_t num_blocks, Draf
       return Room::kLater;
     }
     Preempt(victim, draft);
+    // It may have shared window blocks, which count as had once they are not shared.
+    draft->reserved_claims = ReservedClaims();
     if (victim == sequence) return Room::kPreempted;
   }
 }

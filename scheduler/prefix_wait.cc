@@ -45,10 +45,10 @@ void Scheduler::PublishBlocks(Sequence* sequence) {
   const int32_t block_size = config_.block_size;
   const absl::Span<const int32_t> tokens = sequence->tokens;
   std::vector<NodeRef>& nodes = sequence->nodes;
-  std::vector<BlockId> blocks(num_groups_);
   while (sequence->publishes &&
          (sequence->num_published + 1) * block_size <= sequence->num_committed_tokens) {
     const int32_t i = sequence->num_published;
+    std::vector<BlockId> blocks(num_groups_);
     for (int32_t group = 0; group < num_groups_; ++group) {
       blocks[group] = sequence->table.at(group, i);
     }
@@ -92,12 +92,15 @@ void Scheduler::OrderRunning() {
     Sequence* const owner = Find(cache_.OwnerOf(waiter->waiting_on));
     owner->effective_priority = std::max(owner->effective_priority, waiter->request->priority);
   }
-  std::sort(running_.begin(), running_.end(), [](const Sequence* a, const Sequence* b) {
+  const auto comes_first = [](const Sequence* a, const Sequence* b) {
     if (a->effective_priority != b->effective_priority) {
       return a->effective_priority > b->effective_priority;
     }
     return a->IsOlderThan(*b);
-  });
+  };
+  // In order already, unless somebody was admitted or owes something to somebody else.
+  if (std::is_sorted(running_.begin(), running_.end(), comes_first)) return;
+  std::sort(running_.begin(), running_.end(), comes_first);
 }
 
 }  // namespace quire

@@ -90,6 +90,7 @@ void Scheduler::EnterQueue(Sequence* sequence) {
   sequence->times_passed = 0;
   waiting_.insert(sequence);
   queued_tokens_ += static_cast<int64_t>(sequence->tokens.size());
+  next_due_ = std::min(next_due_, sequence->due_at());
 }
 
 void Scheduler::LeaveQueue(Sequence* sequence) {
@@ -141,6 +142,8 @@ void Scheduler::EndRequested(std::vector<EndedSequence>* ended) {
 }
 
 void Scheduler::EndOverdue(TimeUs now, std::vector<EndedSequence>* ended) {
+  if (now < next_due_) return;
+  next_due_ = kNever;
   std::vector<std::pair<Sequence*, EndReason>> overdue;
   const auto check = [&](Sequence* sequence) {
     const Request& request = *sequence->request;
@@ -150,6 +153,8 @@ void Scheduler::EndOverdue(TimeUs now, std::vector<EndedSequence>* ended) {
       overdue.push_back({sequence, EndReason::kTimeLimit});
     } else if (now >= request.queue_deadline && sequence->first_scheduled_at == kNever) {
       overdue.push_back({sequence, EndReason::kQueueTimeout});
+    } else {
+      next_due_ = std::min(next_due_, sequence->due_at());
     }
   };
   for (Sequence* sequence : running_) check(sequence);
@@ -173,6 +178,7 @@ StepPlan Scheduler::Plan(TimeUs now) {
   Draft draft{.now = now, .budget = SetAsideRows(), .plan = {}};
   draft.plan.step_id = next_step_id_;
   draft.plan.ended = std::move(ended);
+  draft.plan.sequences.reserve(running_.size());
   PlanRunning(&draft);
   AdmitWaiting(&draft);
   FinishPlan(&draft);
@@ -206,6 +212,7 @@ void Scheduler::DropOutOfWindow() {
 }
 
 void Scheduler::PlanRunning(Draft* draft) {
+  draft->reserved_claims = ReservedClaims();
   // Victims come from the back, so those in front of `i` are planned and stay.
   for (size_t i = 0; i < running_.size();) {
     if (PlanOneRunning(running_[i], draft) != Room::kPreempted) ++i;
@@ -223,11 +230,13 @@ Scheduler::Room Scheduler::PlanOneRunning(Sequence* sequence, Draft* draft) {
                                      wants_rows);
   if (NewBlocks(*sequence, position + num_tokens) > 0) {
     num_tokens = FitToBlocks(*sequence, num_tokens, *draft);
+    const Room room = MakeRoom(sequence, NewBlocks(*sequence, position + num_tokens), draft);
+    if (room != Room::kNow) return room;
+    const int32_t reserved_before = ReservedClaimOf(*sequence);
+    TakeBlocks(sequence, position + num_tokens);
+    draft->reserved_claims += ReservedClaimOf(*sequence) - reserved_before;
   }
-  const Room room = MakeRoom(sequence, NewBlocks(*sequence, position + num_tokens), draft);
-  if (room != Room::kNow) return room;
   draft->budget.Spend(position + 1, num_tokens - 1, wants_rows ? num_tokens - 1 : 0);
-  TakeBlocks(sequence, position + num_tokens);
   PlanChunk(sequence, num_tokens, draft);
   return Room::kNow;
 }
@@ -248,11 +257,11 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   planned.first_position = sequence->num_computed_tokens;
   planned.num_tokens = num_tokens;
   const int32_t end = planned.first_position + num_tokens;
-  const auto num_known = static_cast<int32_t>(sequence->tokens.size());
-  for (int32_t position = planned.first_position; position < end; ++position) {
-    const bool is_known = position < num_known;
-    planned.token_ids.push_back(is_known ? sequence->tokens[position] : -1 - sequence->seq_slot);
-  }
+  const absl::Span<const int32_t> tokens = sequence->tokens;
+  const size_t num_before = std::min(static_cast<size_t>(planned.first_position), tokens.size());
+  const absl::Span<const int32_t> known = tokens.subspan(num_before, num_tokens);
+  planned.token_ids.assign(known.begin(), known.end());
+  planned.token_ids.resize(num_tokens, -1 - sequence->seq_slot);
   planned.block_tables = sequence->table.ids();
   planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
   if (end == sequence->num_tokens() && sequence->request->max_tokens > 0) {
@@ -260,8 +269,8 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
     planned.num_draws = 1 + (sequence->num_draws_in_flight == 0 ? sequence->num_unborn : 0);
   }
   planned.wants_prompt_rows = sequence->WantsPromptRow(planned.first_position);
-  if (end < sequence->num_prompt_tokens()) planned.next_token_id = sequence->tokens[end];
-  planned.request = sequence->request;
+  if (end < sequence->num_prompt_tokens()) planned.next_token_id = tokens[end];
+  planned.request = sequence->request.get();
 
   sequence->num_computed_tokens = end;
   sequence->num_draws_in_flight += planned.num_draws > 0;
@@ -283,6 +292,7 @@ void Scheduler::FinishPlan(Draft* draft) {
   }
   InFlightStep& step = in_flight_.emplace_back();
   step.id = next_step_id_++;
+  step.parts.reserve(plan.sequences.size());
   for (const PlannedSequence& planned : plan.sequences) {
     step.parts.push_back({planned.id, planned.first_position, planned.num_tokens, planned.num_draws,
                           planned.wants_prompt_rows});

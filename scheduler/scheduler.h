@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -152,6 +153,10 @@ class Scheduler {
     StepBudget budget;
     StepPlan plan;
     int32_t promised_blocks = 0;  // kept for sequences that wait for blocks on their way
+    // ReservedClaims() while running sequences are planned, which changes with every block taken.
+    int32_t reserved_claims = 0;
+    // AllClaims() while waiting ones are looked at, until one is admitted.
+    std::optional<int32_t> all_claims = {};
     bool has_preempted = false;
   };
   // Blocks that a sequence shares when it is admitted: [num_groups, num_blocks], full ones from the
@@ -188,7 +193,7 @@ class Scheduler {
   Head HeadOf(const PrefixMatch& match) const;
   int32_t NeedBeside(const Sequence& sequence, const Head& head) const;
   bool HasBlocksToAdmit(const Sequence& sequence, const Head& head, int32_t num_copied, int32_t end,
-                        const Draft& draft) const;
+                        Draft* draft) const;
   void EnterRunning(Sequence* sequence);
   void Admit(Sequence* sequence, const PrefixMatch& match, int32_t first_position, Draft* draft);
   void CopyLastBlock(Sequence* sequence, const std::vector<BlockId>& sources, int32_t end,
@@ -203,6 +208,9 @@ class Scheduler {
   // preemption.cc: memory among running sequences.
   int32_t Demand(const Sequence& sequence, int32_t group) const;
   int32_t ClaimOf(const Sequence& sequence) const;
+  int32_t AllClaims() const;
+  int32_t ReservedClaimOf(const Sequence& sequence) const;
+  int32_t ReservedClaims() const;
   int32_t UsableBlocks(const Sequence& sequence, const Draft& draft) const;
   int32_t NewBlocks(const Sequence& sequence, int32_t end) const;
   void TakeBlocks(Sequence* sequence, int32_t end);
@@ -241,6 +249,7 @@ class Scheduler {
   StepId next_step_id_ = 1;
   uint64_t next_arrival_ = 0;
   int64_t queued_tokens_ = 0;
+  TimeUs next_due_ = kNever;  // nothing is overdue before; never later than any due_at()
   bool is_touch_told_ = false;
   SchedulerStats counters_;       // the counting half of Stats()
   std::vector<Sequence*> drawn_;  // scratch of CommitPart

@@ -1,6 +1,7 @@
 #ifndef QUIRE_SCHEDULER_SEQUENCE_H_
 #define QUIRE_SCHEDULER_SEQUENCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -43,6 +44,11 @@ struct Sequence {
     const int32_t num_drawn = num_generated() + num_draws_in_flight;
     const bool is_all_drawn = request->max_tokens > 0 && num_drawn >= request->max_tokens;
     return is_all_drawn ? 0 : num_tokens() - num_computed_tokens;
+  }
+  // When it is to end whatever it has by then.
+  TimeUs due_at() const {
+    const TimeUs limit = std::min(request->deadline, request->time_limit);
+    return first_scheduled_at == kNever ? std::min(limit, request->queue_deadline) : limit;
   }
   // In the order of Add, and within a request in that of its choices.
   bool IsOlderThan(const Sequence& other) const {

@@ -2,10 +2,10 @@
 #define QUIRE_SCHEDULER_STEP_PLAN_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 #include "scheduler/request.h"
@@ -13,15 +13,18 @@
 namespace quire {
 
 // One sequence's part of a step: rows for positions [first_position, first_position + num_tokens).
+//
+// `block_tables` and `request` are the scheduler's own: they live until its next call that is not
+// const. Whoever needs them for longer copies them, as Batch does.
 struct PlannedSequence {
   SequenceId id = 0;
   int32_t seq_slot = 0;
   int32_t first_position = 0;
   int32_t num_tokens = 0;
   // [num_tokens] inputs; -1 - seq_slot: the token that an uncommitted step draws for this slot.
-  std::vector<int32_t> token_ids;
+  absl::InlinedVector<int32_t, 4> token_ids;
   // [num_groups][blocks up to the last position]; -1 where a block was given back (window).
-  std::vector<std::vector<int32_t>> block_tables;
+  absl::Span<const std::vector<int32_t>> block_tables;
   // The last row's token is in the KV cache already (full prefix hit): nothing is written for it.
   bool last_row_cached = false;
   // Choices [first_choice, first_choice + num_draws) draw their next token from the last row.
@@ -29,8 +32,8 @@ struct PlannedSequence {
   int32_t num_draws = 0;
   // Every row is a prompt row whose logits, or whose next token's log-probability, are owed.
   bool wants_prompt_rows = false;
-  int32_t next_token_id = -1;  // the token after the last row, where it is of the prompt
-  std::shared_ptr<const Request> request;  // for how tokens are drawn and what is wanted of them
+  int32_t next_token_id = -1;        // the token after the last row, where it is of the prompt
+  const Request* request = nullptr;  // for how tokens are drawn and what is wanted of them
 };
 
 struct BlockCopyPlan {

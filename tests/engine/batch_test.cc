@@ -16,22 +16,28 @@ constexpr StepLimits kLimits = {.max_num_tokens = 64,
 
 LogitEdits NoEdits(SequenceId) { return {}; }
 
-PlannedSequence Sequence(int slot, int first_position, std::vector<int32_t> tokens,
-                         std::vector<int32_t> blocks) {
+using Tables = std::vector<std::vector<int32_t>>;  // [num_groups, num_blocks]
+
+// Points to `tables` and, without one of its own, to a request that wants nothing.
+PlannedSequence Sequence(int slot, int first_position, const std::vector<int32_t>& tokens,
+                         const Tables& tables) {
+  static const auto* const request = new Request();
   PlannedSequence sequence;
   sequence.id = slot + 1;
   sequence.seq_slot = slot;
   sequence.first_position = first_position;
   sequence.num_tokens = static_cast<int>(tokens.size());
-  sequence.token_ids = std::move(tokens);
-  sequence.block_tables = {std::move(blocks)};
-  sequence.request = std::make_shared<Request>();
+  sequence.token_ids.assign(tokens.begin(), tokens.end());
+  sequence.block_tables = tables;
+  sequence.request = request;
   return sequence;
 }
 
 TEST(BatchTest, RowsOfAllSequencesLieOneAfterTheOther) {
+  const Tables first = {{5}};
+  const Tables second = {{7, 3, 9}};
   StepPlan plan;
-  plan.sequences = {Sequence(0, 0, {10, 11, 12}, {5}), Sequence(1, 6, {20, 21}, {7, 3, 9})};
+  plan.sequences = {Sequence(0, 0, {10, 11, 12}, first), Sequence(1, 6, {20, 21}, second)};
   plan.sequences[1].num_draws = 1;
   Batch batch(kLimits, /*num_groups=*/1, /*block_size=*/4);
   batch.Build(plan, NoEdits);
@@ -51,8 +57,9 @@ TEST(BatchTest, RowsOfAllSequencesLieOneAfterTheOther) {
 }
 
 TEST(BatchTest, ARowThatIsCachedAlreadyIsNotWritten) {
+  const Tables tables = {{1, 2}};
   StepPlan plan;
-  plan.sequences = {Sequence(0, 7, {9}, {1, 2})};
+  plan.sequences = {Sequence(0, 7, {9}, tables)};
   plan.sequences[0].last_row_cached = true;
   Batch batch(kLimits, 1, 4);
   batch.Build(plan, NoEdits);
@@ -60,13 +67,15 @@ TEST(BatchTest, ARowThatIsCachedAlreadyIsNotWritten) {
 }
 
 TEST(BatchTest, PromptLogitsTapEveryRowAndShareTheLastWithTheDraw) {
+  const Tables first = {{0}};
+  const Tables second = {{1}};
+  Request request;
+  request.logits = LogitsWanted::kPromptAndGenerated;
   StepPlan plan;
-  plan.sequences = {Sequence(0, 0, {1}, {0}), Sequence(1, 0, {2, 3}, {1})};
+  plan.sequences = {Sequence(0, 0, {1}, first), Sequence(1, 0, {2, 3}, second)};
   plan.sequences[0].num_draws = 1;
   plan.sequences[1].num_draws = 1;
-  auto request = std::make_shared<Request>();
-  request->logits = LogitsWanted::kPromptAndGenerated;
-  plan.sequences[1].request = request;
+  plan.sequences[1].request = &request;
   plan.sequences[1].wants_prompt_rows = true;
   Batch batch(kLimits, 1, 4);
   batch.Build(plan, NoEdits);
@@ -80,10 +89,9 @@ TEST(BatchTest, PromptLogitsTapEveryRowAndShareTheLastWithTheDraw) {
 }
 
 TEST(BatchTest, EveryGroupHasItsOwnTablesAndSlots) {
-  PlannedSequence sequence = Sequence(0, 5, {1}, {8, 6});
-  sequence.block_tables.push_back({-1, 2});  // a window group gave its first block back
+  const Tables tables = {{8, 6}, {-1, 2}};  // a window group gave its first block back
   StepPlan plan;
-  plan.sequences = {sequence};
+  plan.sequences = {Sequence(0, 5, {1}, tables)};
   Batch batch(kLimits, /*num_groups=*/2, 4);
   batch.Build(plan, NoEdits);
   EXPECT_THAT(batch.step().slots, ElementsAre(25, 9));
@@ -91,8 +99,9 @@ TEST(BatchTest, EveryGroupHasItsOwnTablesAndSlots) {
 }
 
 TEST(BatchTest, NothingOfTheStepBeforeRemains) {
+  const Tables tables = {{0}};
   StepPlan plan;
-  plan.sequences = {Sequence(0, 0, {1, 2, 3}, {0})};
+  plan.sequences = {Sequence(0, 0, {1, 2, 3}, tables)};
   plan.sequences[0].num_draws = 1;
   plan.copies = {{.source = 4, .target = 5}};
   Batch batch(kLimits, 1, 4);

@@ -1,4 +1,6 @@
 // Requests of several choices: one prefill, shared blocks, a copy of the last one.
+#include "gmock/gmock.h"
+
 #include "tests/scheduler/scheduler_fixture.h"
 
 namespace quire {
@@ -39,7 +41,7 @@ TEST_F(ChoicesTest, FullBlocksAreSharedAndTheLastOneIsCopied) {
   EXPECT_EQ(sequences[0].block_tables[0], (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(sequences[1].block_tables[0], (std::vector<int32_t>{0, 2}));
   EXPECT_EQ(sequences[2].block_tables[0], (std::vector<int32_t>{0, 3}));
-  EXPECT_EQ(sequences[1].token_ids, std::vector<int32_t>{2006}) << "its own first token";
+  EXPECT_THAT(sequences[1].token_ids, testing::ElementsAre(2006)) << "its own first token";
   EXPECT_EQ(sequences[2].first_choice, 2u);
   Commit();
   EXPECT_EQ(Step(), "a:+1@7 b:+1@7 c:+1@7 / a=length b=length c=length");

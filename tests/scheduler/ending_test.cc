@@ -1,4 +1,6 @@
 // How sequences end, in every state and with steps in flight; logits; time.
+#include "gmock/gmock.h"
+
 #include "tests/scheduler/scheduler_fixture.h"
 
 namespace quire {
@@ -124,7 +126,7 @@ TEST_F(EndingTest, TokenThatIsNotCommittedIsNamedByItsSlot) {
   Add('b', 4, 2);
   EXPECT_EQ(Plan(), "a:+4@0 b:+4@0");
   EXPECT_EQ(Plan(), "a:+1@4 b:+1@4");
-  EXPECT_EQ(last_plan.sequences[1].token_ids, std::vector<int32_t>{-1 - 1});
+  EXPECT_THAT(last_plan.sequences[1].token_ids, testing::ElementsAre(-1 - 1));
   Commit();
   EXPECT_EQ(Plan(), "a:+1@5") << "b's last token is being drawn: nothing is left to plan";
   EXPECT_EQ(Commit(), "b=length");

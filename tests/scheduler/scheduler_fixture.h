@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 
 #include "scheduler/scheduler.h"
+#include "tests/testing/kept_plan.h"
 
 namespace quire {
 
@@ -78,15 +79,15 @@ class SchedulerTest : public testing::Test {
   }
 
   std::string Plan() {
-    last_plan = scheduler().Plan(now);
+    last_plan = KeptPlan(scheduler().Plan(now));
     scheduler().CheckInvariants();
-    if (last_plan.num_tokens > 0) in_flight_.push_back(last_plan);
+    if (last_plan.num_tokens > 0) in_flight_.emplace_back(last_plan);
     return last_plan.Describe();
   }
 
   // Commits the oldest step: what ended, as text. Tokens drawn are 1000 * (choice + 1) + position.
   std::string Commit() {
-    const StepPlan plan = in_flight_.front();
+    const KeptPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();
     std::vector<SequenceResult> results(plan.sequences.size());
     std::vector<std::vector<int32_t>> drawn(plan.sequences.size());
@@ -106,7 +107,7 @@ class SchedulerTest : public testing::Test {
     return DescribeEnded(last_commit.ended);
   }
   std::string CommitFailed() {
-    const StepPlan plan = in_flight_.front();
+    const KeptPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();
     last_commit = scheduler().CommitFailed(plan.step_id, now);
     scheduler().CheckInvariants();
@@ -138,12 +139,12 @@ class SchedulerTest : public testing::Test {
   SequenceId draws_nothing = 0;  // all its tokens are banned
   SequenceId breaks = 0;         // has a value that is not finite
   AddResult last_added;
-  StepPlan last_plan;
+  KeptPlan last_plan;
   CommitResult last_commit;
 
  private:
   std::unique_ptr<Scheduler> scheduler_;
-  std::deque<StepPlan> in_flight_;
+  std::deque<KeptPlan> in_flight_;
   int32_t next_token_ = 100'000;
 };
 

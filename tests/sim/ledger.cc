@@ -190,7 +190,7 @@ void Ledger::CheckPlanned(const PlannedSequence& planned, const LiveSequence& se
   const int32_t end = planned.first_position + planned.num_tokens;
   const int32_t num_prompt = sequence.num_prompt();
   const int32_t num_known = num_prompt + sequence.num_told;
-  if (planned.request.get() != sequence.request.get()) fail("somebody else's request");
+  if (planned.request != sequence.request.get()) fail("somebody else's request");
   for (int32_t p = planned.first_position; p < end; ++p) {
     const int32_t token = planned.token_ids[p - planned.first_position];
     const int32_t right = p < num_known ? sequence.truth.tokens[p] : -1 - planned.seq_slot;

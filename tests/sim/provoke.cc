@@ -12,6 +12,17 @@ namespace {
 constexpr int32_t kMostProvoked = 12;  // times that a scenario's target is brought about
 constexpr TimeUs kDrainTimeout = 200'000;
 
+TimeUs LimitOf(const Request& request, SimEvent event) {
+  switch (event) {
+    case SimEvent::kDeadline:
+      return request.deadline;
+    case SimEvent::kTimeLimit:
+      return request.time_limit;
+    default:
+      return request.queue_deadline;
+  }
+}
+
 }  // namespace
 
 // Between any two calls of the scheduler, something may happen.
@@ -26,6 +37,17 @@ void World::Provoke() {
     const auto event = static_cast<SimEvent>(i);
     if (CanBefall(event, chosen->first)) Befall(event, chosen->first);
   }
+}
+
+// A limit of time that is far away, if the scenario's target is that it is reached.
+void World::GiveLimit(Request* request) const {
+  constexpr TimeUs kFarAway = 3'600'000'000;
+  TimeUs* const limit = scenario_.target.event == SimEvent::kDeadline    ? &request->deadline
+                        : scenario_.target.event == SimEvent::kTimeLimit ? &request->time_limit
+                        : scenario_.target.event == SimEvent::kQueueTimeout
+                            ? &request->queue_deadline
+                            : nullptr;
+  if (limit != nullptr && *limit == kNever) *limit = now_ + kFarAway;
 }
 
 void World::ProvokeTarget() {
@@ -52,6 +74,10 @@ bool World::CanBefall(SimEvent event, SequenceId id) {
       return StepWith(id, false) != nullptr;
     case SimEvent::kNothingToDraw:
       return StepWith(id, true) != nullptr;
+    case SimEvent::kDeadline:
+    case SimEvent::kTimeLimit:
+    case SimEvent::kQueueTimeout:
+      return LimitOf(*live.request, event) != kNever;
     case SimEvent::kMemoryStalls:
       return touched_ >= 0 && touched_ < config_.num_blocks;
     case SimEvent::kFirstSignal:
@@ -90,15 +116,11 @@ void World::Befall(SimEvent event, SequenceId id) {
       return EndNow(id, EndReason::kAborted);
     case SimEvent::kSlowReader:
       return EndNow(id, EndReason::kSlowConsumer);
-    // As if the request had said so from the start: the scheduler keeps no copy.
+    // The request has the limit since it came; the time until then is over now.
     case SimEvent::kDeadline:
-      live.request->deadline = now_;
-      return;
     case SimEvent::kTimeLimit:
-      live.request->time_limit = now_;
-      return;
     case SimEvent::kQueueTimeout:
-      live.request->queue_deadline = now_;
+      now_ = std::max(now_, LimitOf(*live.request, event));
       return;
     case SimEvent::kStepFails:
       StepWith(id, false)->fails = true;

@@ -66,7 +66,8 @@ std::string ShadowKv::TakeParts(const StepPlan& plan, Step* step) const {
     part.num_written = planned.num_tokens - (planned.last_row_cached ? 1 : 0);
     part.first_choice = planned.first_choice;
     part.num_draws = planned.num_draws;
-    part.request = planned.request;
+    part.seed = planned.request->sampling.seed;
+    part.salt = SeenByFirstRow(planned.request->cache_salt);
     part.token_ids.assign(planned.token_ids.begin(), planned.token_ids.end());
     for (const auto& table : planned.block_tables) {
       part.block_tables.emplace_back(table.begin(), table.end());
@@ -189,8 +190,7 @@ std::string ShadowKv::RunPart(const Part& part, bool is_broken, ExecutedSequence
       if (token != -1 - part.seq_slot) return "the token of somebody else's slot";
       token = last_token_[part.seq_slot];
     }
-    const uint64_t seen =
-        position == 0 ? SeenByFirstRow(part.request->cache_salt) : Seen(part, position, position);
+    const uint64_t seen = position == 0 ? part.salt : Seen(part, position, position);
     uint64_t digest = seen;
     for (int32_t group = 0; group < num_groups; ++group) {
       const BlockId block = part.block_tables[group][position / block_size_];
@@ -205,8 +205,8 @@ std::string ShadowKv::RunPart(const Part& part, bool is_broken, ExecutedSequence
     executed->last_digest = digest;
   }
   for (int32_t choice = 0; choice < part.num_draws; ++choice) {
-    executed->drawn.push_back(DrawToken(executed->last_digest, part.request->sampling.seed,
-                                        part.first_choice + choice, vocab_size_));
+    executed->drawn.push_back(
+        DrawToken(executed->last_digest, part.seed, part.first_choice + choice, vocab_size_));
   }
   if (part.num_draws > 0) last_token_[part.seq_slot] = executed->drawn[0];
   return "";

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,7 +54,8 @@ class ShadowKv {
     int32_t num_written = 0;  // rows; a full hit's last one is not
     uint32_t first_choice = 0;
     int32_t num_draws = 0;
-    std::shared_ptr<const Request> request;
+    uint64_t seed = 0;
+    uint64_t salt = 0;  // what its first row sees of its salt
     std::vector<int32_t> token_ids;
     std::vector<std::vector<BlockId>> block_tables;
     int32_t own_from = 0;         // from here on, its own rows in flight or copies fill the slots

@@ -110,6 +110,7 @@ void World::Submit(const SimArrival& arrival) {
   if (is_draining_) return;
   const SequenceId id = next_id_;
   next_id_ += arrival.request->num_choices;
+  GiveLimit(arrival.request.get());
   if (!inbox_->Put(Submission{.id = id, .request = arrival.request})) {
     if (num_in_inbox_ < num_inbox_places_) verdict_.Fail("the inbox is full too early");
     return;

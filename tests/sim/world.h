@@ -75,6 +75,7 @@ class World {
   // Clients.
   void Arrive();
   void Submit(const SimArrival& arrival);
+  void GiveLimit(Request* request) const;
   // The engine loop.
   void EngineTurn();
   void TakeInbox();
