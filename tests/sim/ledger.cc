@@ -116,8 +116,8 @@ void Ledger::EndAsked(SequenceId id, EndReason reason) {
     const bool comes_out_of_it =
         is_first && other.first_id == id && other.state == SimState::kUnborn;
     if (other_id != id && !comes_out_of_it) continue;
-    if (other.must_end == 0) other.may_end |= BitOf(reason);  // the first to ask is obeyed
-    other.must_end |= BitOf(reason);
+    if (!other.must_end) other.asked_reason = reason;
+    other.must_end = true;
   }
 }
 
@@ -301,6 +301,7 @@ void Ledger::CheckEndReason(const EndedSequence& end, const LiveSequence& sequen
     default:
       is_right = (sequence.may_end & BitOf(end.reason)) != 0;
   }
+  if (sequence.must_end) is_right = end.reason == sequence.asked_reason;
   const bool is_stop = end.reason == EndReason::kStop;
   const int32_t stop_token =
       is_stop ? sequence.truth.tokens[sequence.num_prompt() + sequence.natural_tokens - 1] : -1;

@@ -50,12 +50,20 @@ struct LiveSequence {
   int64_t num_kv_rows = 0;
   int32_t num_preemptions = 0;
   int32_t times_passed = 0;
-  uint32_t may_end = 0;   // reasons (bits) that something was done for
-  uint32_t must_end = 0;  // likewise, and the next Plan or Commit has to obey
+  uint32_t may_end = 0;   // reasons (bits) that faults gave
+  bool must_end = false;  // somebody asked, and the next Plan or Commit has to obey
+  EndReason asked_reason = EndReason::kCancelled;  // by the first who did
 
   bool WantsPromptRows() const {
     return request->logits == LogitsWanted::kPromptAndGenerated ||
            request->num_prompt_logprobs >= 0;
+  }
+  // Order of the queue, as clients know it: true if this one comes first.
+  bool ComesBefore(const LiveSequence& other) const {
+    if (request->priority != other.request->priority) {
+      return request->priority > other.request->priority;
+    }
+    return first_id != other.first_id ? first_id < other.first_id : choice < other.choice;
   }
   int32_t num_prompt() const { return static_cast<int32_t>(request->prompt_token_ids.size()); }
 };

@@ -16,7 +16,7 @@ void Ledger::ObserveOne(SequenceId id, LiveSequence* sequence, const Sequence* s
   const Request& request = *sequence->request;
   const bool is_overdue = now >= request.deadline || now >= request.time_limit ||
                           (now >= request.queue_deadline && sequence->first_scheduled_at == kNever);
-  if (sequence->must_end != 0 || is_overdue) {
+  if (sequence->must_end || is_overdue) {
     verdict_.Fail(absl::StrCat("sequence ", id, " outlives its end"));
   }
   if (seen == nullptr && (sequence->choice == 0 || sequence->state != SimState::kUnborn)) {
@@ -30,6 +30,7 @@ void Ledger::ObserveOne(SequenceId id, LiveSequence* sequence, const Sequence* s
     ++coverage_.preemptions;
     ++sequence->num_preemptions;
     ++expected_.num_preemptions;
+    sequence->times_passed = 0;  // it queues anew
   } else if (sequence->seq_slot >= 0 && slot != sequence->seq_slot) {
     verdict_.Fail(absl::StrCat("sequence ", id, " moved to another seq_slot"));
   }

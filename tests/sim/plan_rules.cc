@@ -1,6 +1,7 @@
 #include "tests/sim/plan_rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,7 +10,7 @@ namespace quire {
 void PlanRules::Before(const Scheduler& scheduler, const Ledger& ledger, bool in_flight) {
   ran_.clear();
   decoded_.clear();
-  never_planned_.clear();
+  waited_.clear();
   in_flight_ = in_flight;
   for (const auto& [id, live] : ledger.live()) {
     const Sequence* const sequence = scheduler.Look(id);
@@ -21,7 +22,7 @@ void PlanRules::Before(const Scheduler& scheduler, const Ledger& ledger, bool in
         sequence->num_computed_tokens == last) {
       decoded_.insert(id);
     }
-    if (live.first_scheduled_at == kNever && live.choice == 0) never_planned_.insert(id);
+    if (!sequence->is_running) waited_.insert({id, sequence->waiting_on});
   }
   num_waiting_ = scheduler.Stats().num_waiting;
   num_preemptions_ = scheduler.Stats().num_preemptions;
@@ -37,7 +38,9 @@ void PlanRules::After(const Scheduler& scheduler, const StepPlan& plan, Ledger* 
   CheckChunks(scheduler, plan, *ledger);
   CheckTime(plan);
   CheckHead(scheduler, plan, *ledger);
-  CheckPassing(scheduler, plan, ledger);
+  CheckPassing(scheduler, ledger);
+  CheckVictims(scheduler, *ledger);
+  CheckLentPriority(scheduler, *ledger);
 }
 
 // A block is written by its only holder, before anybody else can find it.
@@ -76,6 +79,11 @@ void PlanRules::CheckRunning(const Scheduler& scheduler, const Ledger& ledger) {
     reserves_ |= sequence->full_reservation;
     if (planned_.contains(id) || sequence->num_remaining() == 0) continue;
     ++num_stalled_;
+    const BlockPool& pool = scheduler.pool();
+    const bool is_coming = pool.num_fenced() > 0 || pool.num_touched() < config_.num_blocks;
+    if (sequence->full_reservation && !is_coming) {
+      verdict_.Fail(absl::StrCat("sequence ", id, " got no row, and its blocks are set aside"));
+    }
     if (sequence->table.num_blocks() * config_.block_size > sequence->num_computed_tokens) {
       verdict_.Fail(absl::StrCat("sequence ", id, " has a slot for its next row and got no row"));
     }
@@ -136,15 +144,15 @@ int32_t PlanRules::DemandOf(const Sequence& sequence) const {
 void PlanRules::CheckHead(const Scheduler& scheduler, const StepPlan& plan, const Ledger& ledger) {
   const SchedulerStats stats = scheduler.Stats();
   const Sequence* head = nullptr;
+  const LiveSequence* head_live = nullptr;
   int32_t claimed = config_.num_blocks / 2;  // the watermark at its highest
   for (const auto& [id, live] : ledger.live()) {
     const Sequence* const sequence = scheduler.Look(id);
     if (sequence == nullptr) continue;
     if (sequence->is_running) {
       claimed += DemandOf(*sequence);
-    } else if (head == nullptr || live.request->priority > head->request->priority ||
-               (live.request->priority == head->request->priority &&
-                sequence->IsOlderThan(*head))) {
+    } else if (head == nullptr || live.ComesBefore(*head_live)) {
+      head_live = &live;
       head = sequence;
     }
   }
@@ -165,25 +173,83 @@ void PlanRules::CheckHead(const Scheduler& scheduler, const StepPlan& plan, cons
   }
 }
 
-// A request that found no blocks is passed a bounded number of times; waiting for a prefix is not
-// being passed.
-void PlanRules::CheckPassing(const Scheduler& scheduler, const StepPlan& plan, Ledger* ledger) {
-  for (const PlannedSequence& planned : plan.sequences) {
-    if (!never_planned_.contains(planned.id)) continue;
-    const LiveSequence& passing = ledger->live().at(planned.id);
-    for (const SequenceId id : never_planned_) {
-      const auto found = ledger->live().find(id);
-      if (id >= planned.id || found == ledger->live().end() || planned_.contains(id)) continue;
-      LiveSequence& passed = found->second;
-      const Sequence* const sequence = scheduler.Look(id);
-      if (passed.request->priority < passing.request->priority || sequence == nullptr ||
-          !sequence->waiting_on.is_none()) {
+// One that found no blocks is passed a bounded number of times; waiting for a prefix is not being
+// passed, nor is waiting for one's own steps in flight.
+void PlanRules::CheckPassing(const Scheduler& scheduler, Ledger* ledger) {
+  for (const SequenceId id : planned_) {
+    if (ran_.contains(id)) continue;
+    const LiveSequence& passing = ledger->live().at(id);
+    for (const auto& [passed_id, was_waiting_on] : waited_) {
+      const auto found = ledger->live().find(passed_id);
+      if (found == ledger->live().end() || !found->second.ComesBefore(passing)) continue;
+      const Sequence* const passed = scheduler.Look(passed_id);
+      if (passed == nullptr || passed->is_running || passed->num_steps_in_flight > 0 ||
+          !passed->waiting_on.is_none()) {
         continue;
       }
       ++coverage_.overtakes;
-      if (++passed.times_passed > config_.max_overtakes) {
-        verdict_.Fail(absl::StrCat("sequence ", id, " is passed ", passed.times_passed, " times"));
+      if (++found->second.times_passed > config_.max_overtakes) {
+        verdict_.Fail(absl::StrCat("sequence ", passed_id, " is passed ",
+                                   found->second.times_passed, " times"));
       }
+    }
+  }
+}
+
+// Who loses its blocks is the last in order of those whose blocks are not set aside, and nobody new
+// gets what was freed, nor what somebody waits for.
+void PlanRules::CheckVictims(const Scheduler& scheduler, const Ledger& ledger) {
+  for (const SequenceId victim_id : ran_) {
+    const Sequence* const victim = scheduler.Look(victim_id);
+    if (victim == nullptr || victim->is_running) continue;
+    for (const SequenceId id : ran_) {
+      const Sequence* const other = scheduler.Look(id);
+      if (other == nullptr || !other->is_running || other->full_reservation) continue;
+      const bool is_first =
+          other->effective_priority != victim->effective_priority
+              ? other->effective_priority > victim->effective_priority
+              : std::pair(ledger.live().at(id).first_id, other->choice) <
+                    std::pair(ledger.live().at(victim_id).first_id, victim->choice);
+      if (is_first) continue;
+      verdict_.Fail(absl::StrCat("sequence ", victim_id, " lost its blocks before ", id));
+    }
+  }
+  for (const SequenceId id : planned_) {
+    if (ran_.contains(id) || (num_stalled_ == 0 && !has_preempted_)) continue;
+    verdict_.Fail(absl::StrCat("sequence ", id, " takes memory that others wait for"));
+  }
+}
+
+// Who computes what others wait for runs at their priority.
+void PlanRules::CheckLentPriority(const Scheduler& scheduler, const Ledger& ledger) {
+  const auto is_same = [](NodeRef a, NodeRef b) {
+    return a.index == b.index && a.generation == b.generation;
+  };
+  for (const auto& [id, node] : waited_) {
+    const Sequence* const waiter = scheduler.Look(id);
+    if (node.is_none() || waiter == nullptr || !is_same(waiter->waiting_on, node)) continue;
+    for (const auto& [owner_id, live] : ledger.live()) {
+      const Sequence* const owner = scheduler.Look(owner_id);
+      if (owner == nullptr || !owner->is_running) continue;
+      const bool owns = std::any_of(owner->nodes.begin() + owner->num_published, owner->nodes.end(),
+                                    [&](NodeRef own) { return is_same(own, node); });
+      if (owns && owner->effective_priority < waiter->request->priority) {
+        verdict_.Fail(absl::StrCat("sequence ", owner_id, " does not run at the priority of ", id));
+      }
+    }
+  }
+}
+
+// What somebody holds stays known to the prefix cache for as long as it is held.
+void PlanRules::CheckCached(const BlockPool& pool) {
+  blocks_.resize(pool.num_blocks());
+  for (BlockId block = 0; block < pool.num_blocks(); ++block) {
+    const SeenBlock now{.generation = pool.generation(block),
+                        .is_held_and_cached = pool.num_holders(block) > 0 && pool.is_cached(block)};
+    const SeenBlock before = std::exchange(blocks_[block], now);
+    if (before.is_held_and_cached && before.generation == now.generation &&
+        pool.num_holders(block) > 0 && !pool.is_cached(block)) {
+      verdict_.Fail(absl::StrCat("block ", block, " was evicted though it is held"));
     }
   }
 }

@@ -1,6 +1,7 @@
 #ifndef QUIRE_TESTS_SIM_PLAN_RULES_H_
 #define QUIRE_TESTS_SIM_PLAN_RULES_H_
 
+#include <map>
 #include <set>
 #include <vector>
 
@@ -23,25 +24,34 @@ class PlanRules {
   // `in_flight`: a step is.
   void Before(const Scheduler& scheduler, const Ledger& ledger, bool in_flight);
   void After(const Scheduler& scheduler, const StepPlan& plan, Ledger* ledger);
+  // After each call.
+  void CheckCached(const BlockPool& pool);
 
  private:
+  struct SeenBlock {
+    uint32_t generation = 0;
+    bool is_held_and_cached = false;
+  };
   int32_t DemandOf(const Sequence& sequence) const;
   void CheckWrites(const Scheduler& scheduler, const StepPlan& plan);
   void CheckRunning(const Scheduler& scheduler, const Ledger& ledger);
   void CheckChunks(const Scheduler& scheduler, const StepPlan& plan, const Ledger& ledger);
   void CheckTime(const StepPlan& plan);
   void CheckHead(const Scheduler& scheduler, const StepPlan& plan, const Ledger& ledger);
-  void CheckPassing(const Scheduler& scheduler, const StepPlan& plan, Ledger* ledger);
+  void CheckPassing(const Scheduler& scheduler, Ledger* ledger);
+  void CheckVictims(const Scheduler& scheduler, const Ledger& ledger);
+  void CheckLentPriority(const Scheduler& scheduler, const Ledger& ledger);
   void CheckMoves(const Scheduler& scheduler, const StepPlan& plan);
 
   const SchedulerConfig config_;
   Verdict& verdict_;
   Coverage& coverage_;
 
+  std::vector<SeenBlock> blocks_;  // [num_blocks]: after the last call
   // Before the plan.
   std::set<SequenceId> ran_;
-  std::set<SequenceId> decoded_;  // ran, with one row to go: their clients wait for a token
-  std::set<SequenceId> never_planned_;
+  std::set<SequenceId> decoded_;          // ran, with one row to go: their clients wait for a token
+  std::map<SequenceId, NodeRef> waited_;  // for which node; or for blocks, a slot, a row
   bool in_flight_ = false;
   int32_t num_waiting_ = 0;
   int64_t num_preemptions_ = 0;

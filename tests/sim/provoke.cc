@@ -66,7 +66,7 @@ void World::ProvokeTarget() {
 
 bool World::CanBefall(SimEvent event, SequenceId id) {
   const LiveSequence& live = ledger_->live().at(id);
-  if (!live.is_added || live.must_end != 0 || !IsLegal({live.state, event})) return false;
+  if (!live.is_added || live.must_end || !IsLegal({live.state, event})) return false;
   switch (event) {
     case SimEvent::kStepFails:
     case SimEvent::kRowIsNaN:

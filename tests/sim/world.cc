@@ -274,6 +274,7 @@ void World::CheckState() {
     scheduler_->CheckCounts();
   }
   ledger_->Observe(*scheduler_, now_);
+  rules_->CheckCached(scheduler_->pool());
   device_->PoisonFreeBlocks(scheduler_->pool());
 }
 
