@@ -73,6 +73,7 @@ class BlockPool {
   int32_t num_idle() const { return num_idle_; }
   int32_t num_holders(BlockId block) const { return blocks_[block].num_holders; }
   bool is_cached(BlockId block) const { return blocks_[block].cached; }
+  bool is_free(BlockId block) const { return blocks_[block].place == Place::kFree; }
   bool is_idle(BlockId block) const { return blocks_[block].place == Place::kIdle; }
   // Cached and held by nobody: IDLE, or FENCED on the way there.
   int32_t num_cached_unheld() const { return num_idle_ + num_fenced_cached_; }

@@ -1,0 +1,159 @@
+// Events that a scenario brings about: its target, and faults at random. Each is a named point with
+// a seeded probability (SimEvent).
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+#include "tests/sim/world.h"
+
+namespace quire {
+namespace {
+
+constexpr int32_t kMostProvoked = 12;  // times that a scenario's target is brought about
+constexpr TimeUs kDrainTimeout = 200'000;
+
+}  // namespace
+
+// Between any two calls of the scheduler, something may happen.
+void World::Provoke() {
+  ProvokeTarget();
+  for (size_t i = 0; i < kNumSimEvents && verdict_.ok(); ++i) {
+    if (per_mille_[i] == 0 || !random_.ChancePerMille(per_mille_[i])) continue;
+    const auto& live = ledger_->live();
+    if (live.empty()) return;
+    auto chosen = live.begin();
+    std::advance(chosen, random_.Pick(0, static_cast<int32_t>(live.size()) - 1));
+    const auto event = static_cast<SimEvent>(i);
+    if (CanBefall(event, chosen->first)) Befall(event, chosen->first);
+  }
+}
+
+void World::ProvokeTarget() {
+  if (num_provoked_ >= kMostProvoked) return;
+  std::vector<SequenceId> met;
+  for (const auto& [id, live] : ledger_->live()) {
+    if (live.is_added && live.state == scenario_.target.state) met.push_back(id);
+  }
+  for (const SequenceId id : met) {
+    if (!random_.Chance(50) || !CanBefall(scenario_.target.event, id)) continue;
+    ++num_provoked_;
+    Befall(scenario_.target.event, id);
+    return;
+  }
+}
+
+bool World::CanBefall(SimEvent event, SequenceId id) {
+  const LiveSequence& live = ledger_->live().at(id);
+  if (!live.is_added || live.must_end != 0 || !IsLegal({live.state, event})) return false;
+  switch (event) {
+    case SimEvent::kStepFails:
+    case SimEvent::kRowIsNaN:
+    case SimEvent::kSlowStep:
+      return StepWith(id, false) != nullptr;
+    case SimEvent::kNothingToDraw:
+      return StepWith(id, true) != nullptr;
+    case SimEvent::kMemoryStalls:
+      return touched_ >= 0 && touched_ < config_.num_blocks;
+    case SimEvent::kFirstSignal:
+    case SimEvent::kSecondSignal:
+      return !is_draining_;
+    default:
+      return true;
+  }
+}
+
+// The oldest step with rows of it.
+World::FlyingStep* World::StepWith(SequenceId id, bool with_draw) {
+  for (FlyingStep& step : in_flight_) {
+    for (const PlannedSequence& part : step.parts) {
+      if (part.id == id && (part.num_draws > 0 || !with_draw)) return &step;
+    }
+  }
+  return nullptr;
+}
+
+void World::Befall(SimEvent event, SequenceId id) {
+  LiveSequence& live = ledger_->live().at(id);
+  Print(absl::StrCat("event ", static_cast<int>(event), " meets ", id, " in state ",
+                     static_cast<int>(live.state)));
+  const bool meets_all = event == SimEvent::kClockJump || event == SimEvent::kFirstSignal ||
+                         event == SimEvent::kSecondSignal || event == SimEvent::kMemoryStalls;
+  if (meets_all) {
+    CountForAll(event);
+  } else {
+    coverage_.Count(live.state, event);
+  }
+  switch (event) {
+    case SimEvent::kCancel:
+      return EndNow(id, EndReason::kCancelled);
+    case SimEvent::kAbort:
+      return EndNow(id, EndReason::kAborted);
+    case SimEvent::kSlowReader:
+      return EndNow(id, EndReason::kSlowConsumer);
+    // As if the request had said so from the start: the scheduler keeps no copy.
+    case SimEvent::kDeadline:
+      live.request->deadline = now_;
+      return;
+    case SimEvent::kTimeLimit:
+      live.request->time_limit = now_;
+      return;
+    case SimEvent::kQueueTimeout:
+      live.request->queue_deadline = now_;
+      return;
+    case SimEvent::kStepFails:
+      StepWith(id, false)->fails = true;
+      return;
+    case SimEvent::kRowIsNaN:
+      StepWith(id, false)->broken.insert(id);
+      return;
+    case SimEvent::kNothingToDraw:
+      StepWith(id, true)->without_token.insert(id);
+      return;
+    case SimEvent::kFirstSignal:
+      return FirstSignal();
+    case SimEvent::kSecondSignal:
+      return SecondSignal();
+    case SimEvent::kClockJump:
+      now_ += random_.LongTail(1, 100'000'000);
+      return;
+    case SimEvent::kSlowStep: {
+      const TimeUs delay = random_.Pick(10'000, 500'000);
+      for (FlyingStep& step : in_flight_) {
+        step.done_at += delay;
+        Schedule(step.done_at, What::kStepDone);
+      }
+      return;
+    }
+    case SimEvent::kMemoryStalls:
+      touching_stalls_until_ = now_ + random_.Pick(1'000, 100'000);
+      return;
+    default:
+      verdict_.Fail("this event comes by itself");
+  }
+}
+
+void World::CountForAll(SimEvent event) {
+  for (const auto& [id, live] : ledger_->live()) {
+    if (live.is_added && IsLegal({live.state, event})) coverage_.Count(live.state, event);
+  }
+}
+
+// Nobody new is let in, what never ran ends, the rest has a while. Requests in the inbox count as
+// queued: the engine takes them in first.
+void World::FirstSignal() {
+  is_draining_ = true;
+  inbox_->EndQueued();
+  Schedule(now_ + kDrainTimeout, What::kSecondSignal);
+}
+
+void World::SecondSignal() {
+  is_draining_ = true;
+  std::vector<SequenceId> all;
+  for (const auto& [id, live] : ledger_->live()) {
+    if (live.is_added) all.push_back(id);
+  }
+  inbox_->EndQueued();
+  for (const SequenceId id : all) EndNow(id, EndReason::kDraining);
+}
+
+}  // namespace quire
