@@ -110,10 +110,10 @@ PREFIXES = [
         "",
         "a cache entry is overwritten under its readers"),
     PlantedBug(
-        "evict in any order", CACHE,
-        "bool is_candidate = node.num_children == 0;",
-        "bool is_candidate = true;",
-        "a parent is evicted before its children"),
+        "evict what is held", CACHE,
+        "is_candidate = windows_[group] > 0 || pool_->is_idle(node.blocks[group]);",
+        "is_candidate = true;",
+        "a cache entry is evicted under its readers"),
     PlantedBug(
         "a leaf is never offered", CACHE,
         "--nodes_[node.parent].num_children;\n    UpdateOffer(node.parent);",
@@ -154,9 +154,9 @@ PREFIXES = [
         "",
         "forget a waiter: the one it waits for is gone"),
     PlantedBug(
-        "a waiter is told nothing new", ADMISSION,
-        "IsWaitingForPrefix(*sequence)) continue;",
-        "!sequence->waiting_on.is_none()) continue;",
+        "a waiter is told nothing new", PREFIX_WAIT,
+        "return cache_.IsPending(sequence.waiting_on);",
+        "return !sequence.waiting_on.is_none();",
         "forget a waiter: it sleeps on after what it waited for has come"),
     PlantedBug(
         "waiters lend no priority", PREFIX_WAIT,

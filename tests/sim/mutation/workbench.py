@@ -33,14 +33,17 @@ def first_failure(output, code):
     lines = [line.strip() for line in output.splitlines()]
     for i, line in enumerate(lines):
         if re.search(r": Failure$", line):
-            return " ".join(lines[i + 1:i + 2])[:200] or line
+            said = [later for later in lines[i + 1:] if later not in ("", "Failed")]
+            return (said or [line])[0][:200]
         if re.match(r"Falsifiable after", line):
             said = [later for later in lines[i:] if later.startswith("RC_ASSERT") or
                     later.endswith("failed")]
             return (said or [line])[0][:200]
         # QUIRE_CHECK: "file:line: what was asked (condition)".
-        if re.match(r"\S+\.(cc|h):\d+: .*\(.*\)$", line) or "Assertion '" in line:
+        if re.match(r"\S+\.(cc|h):\d+: .*\(.*\)$", line):
             return re.sub(r"^\S*/src/", "", line)[:200]
+        if index := re.search(r"/(\w+\.\w+):\d+:.*Assertion ('.*')", line):
+            return f"{index.group(1)}: {index.group(2)}"[:200]
     return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
