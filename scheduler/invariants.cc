@@ -8,10 +8,10 @@ namespace quire {
 
 void Scheduler::CheckCounts() const {
   const int32_t num_untouched = pool_.num_blocks() - pool_.num_touched();
-  QUIRE_CHECK(pool_.num_free() + pool_.num_held() + pool_.num_fenced() + pool_.num_idle() +
-                      num_untouched ==
-                  pool_.num_blocks(),
-              "every block is in one place");
+  QUIRE_CHECK(
+      pool_.num_free() + pool_.num_held() + pool_.num_fenced() + pool_.num_idle() + num_untouched ==
+          pool_.num_blocks(),
+      "every block is in one place");
   QUIRE_CHECK(waiting_.size() + running_.size() == sequences_.size(), "in exactly one list");
   QUIRE_CHECK(running_.size() + free_seq_slots_.size() == static_cast<size_t>(config_.max_num_seqs),
               "slots are taken or free");
@@ -26,10 +26,10 @@ int32_t Scheduler::NumLeakedBlocks() const {
 }
 
 std::string Scheduler::Dump() const {
-  std::string text = absl::StrCat(
-      "blocks: ", pool_.num_blocks(), " = ", pool_.num_free(), " free + ", pool_.num_held(),
-      " held + ", pool_.num_fenced(), " fenced + ", pool_.num_idle(), " idle + ",
-      pool_.num_blocks() - pool_.num_touched(), " untouched; in flight:");
+  std::string text =
+      absl::StrCat("blocks: ", pool_.num_blocks(), " = ", pool_.num_free(), " free + ",
+                   pool_.num_held(), " held + ", pool_.num_fenced(), " fenced + ", pool_.num_idle(),
+                   " idle + ", pool_.num_blocks() - pool_.num_touched(), " untouched; in flight:");
   for (const InFlightStep& step : in_flight_) absl::StrAppend(&text, " ", step.id);
   for (const Sequence* sequence : running_) {
     absl::StrAppend(&text, "; running ", sequence->id, " slot ", sequence->seq_slot, " tokens ",

@@ -205,6 +205,16 @@ def check_listed(files):
             report(path, 1, "listed", "in no CMakeLists.txt, so it is never compiled")
 
 
+def check_guarantees(files):
+    """The tests that tests/GUARANTEES.md names for a promise are there."""
+    tests = "".join(read(f) for f in files if re.fullmatch(r"tests/.*\.(cc|h|py)", f))
+    for number, line in enumerate(read("tests/GUARANTEES.md").splitlines(), 1):
+        cells = line.split(" | ")
+        for name in re.findall(r"`(\w+)`", cells[1]) if len(cells) == 3 else []:
+            if name not in tests:
+                report("tests/GUARANTEES.md", number, "guarantees", f"there is no {name}")
+
+
 def closure(path, known):
     """The file and all of ours that it includes, directly or not."""
     if path not in known:
@@ -312,6 +322,7 @@ def main():
             if re.search(r"\.(cc|h|cu|cuh)$", path):
                 check_includes(path, text)
     check_listed(files)
+    check_guarantees(files)
     check_format(files)
     if not args.no_headers:
         check_headers(files, os.path.abspath(args.build))
