@@ -160,9 +160,8 @@ PREFIXES = [
         "forget a waiter: it sleeps on after what it waited for has come"),
     PlantedBug(
         "waiters lend no priority", PREFIX_WAIT,
-        "owner->effective_priority = std::max(owner->effective_priority, "
-        "waiter->request->priority);",
-        "(void)owner;",
+        "owner->effective_priority = std::max(",
+        "(void)std::max(",
         "priority inversion"),
 ]
 
@@ -189,8 +188,8 @@ FAIRNESS = [
         "a large request waits for ever behind small ones"),
     PlantedBug(
         "last come, first served", SCHEDULER,
-        "return a->request->priority > b->request->priority;\n  }\n  return a->IsOlderThan(*b);",
-        "return a->request->priority > b->request->priority;\n  }\n  return b->IsOlderThan(*a);",
+        "  return a->IsOlderThan(*b);\n}\n",
+        "  return b->IsOlderThan(*a);\n}\n",
         "a queue that is a stack"),
     PlantedBug(
         "a victim goes to the end of the queue", PREEMPTION,
@@ -220,8 +219,8 @@ FAIRNESS = [
         "one that waits for fenced blocks is overtaken for ever"),
     PlantedBug(
         "revived blocks count as free", ADMISSION,
-        "draft.promised_blocks - num_revived;",
-        "draft.promised_blocks;",
+        "promised_blocks - num_revived;",
+        "promised_blocks;",
         "memory is counted twice: as cached and as free"),
     PlantedBug(
         "the watermark has no ceiling", "scheduler/watermark.h",
