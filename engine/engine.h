@@ -86,6 +86,9 @@ class Engine {
   virtual TimeUs Now() const = 0;
   virtual SchedulerStats Stats() const = 0;
   virtual StepTimes Times() const = 0;
+  // The scheduler's state when blocks were first found to leak, which is a bug; "" as long as none
+  // were.
+  virtual std::string LeakReport() const = 0;
   // When the engine thread last finished a turn of its loop (it turns at least once a second).
   virtual TimeUs Heartbeat() const = 0;
 };

@@ -74,6 +74,11 @@ StepTimes EngineLoop::Times() const {
   return times_;
 }
 
+std::string EngineLoop::LeakReport() const {
+  absl::MutexLock lock(&stats_mutex_);
+  return leak_report_;
+}
+
 void EngineLoop::Loop() {
   pthread_setname_np(pthread_self(), "quire-engine");
   while (TakeInbox(idle_ ? kIdleWait : absl::ZeroDuration())) Step();
@@ -230,6 +235,7 @@ void EngineLoop::TellEnded(const std::vector<EndedSequence>& ended) {
 void EngineLoop::PublishStats() {
   absl::MutexLock lock(&stats_mutex_);
   stats_ = scheduler_.Stats();
+  if (stats_.blocks_leaked > 0 && leak_report_.empty()) leak_report_ = scheduler_.Dump();
 }
 
 }  // namespace quire

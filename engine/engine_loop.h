@@ -51,6 +51,7 @@ class EngineLoop : public Engine {
   TimeUs Now() const override { return MonotonicNow(); }
   SchedulerStats Stats() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
   StepTimes Times() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
+  std::string LeakReport() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
   TimeUs Heartbeat() const override { return heartbeat_.load(std::memory_order_relaxed); }
 
  private:
@@ -91,6 +92,7 @@ class EngineLoop : public Engine {
   mutable absl::Mutex stats_mutex_;
   SchedulerStats stats_ ABSL_GUARDED_BY(stats_mutex_);
   StepTimes times_ ABSL_GUARDED_BY(stats_mutex_);
+  std::string leak_report_ ABSL_GUARDED_BY(stats_mutex_);
 
   // Engine thread.
   Scheduler scheduler_;

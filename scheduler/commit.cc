@@ -23,6 +23,7 @@ CommitResult Scheduler::Commit(uint64_t step_id, absl::Span<const SequenceResult
   for (size_t i = 0; i < results.size(); ++i) CommitPart(step.parts[i], results[i], &out);
   pool_.CommitStep(step_id);
   EndOverdue(now, &out.ended);
+  EndCall();
   return out;
 }
 
@@ -38,6 +39,7 @@ CommitResult Scheduler::CommitFailed(uint64_t step_id, TimeUs now) {
   }
   pool_.CommitStep(step_id);
   EndOverdue(now, &out.ended);
+  EndCall();
   return out;
 }
 

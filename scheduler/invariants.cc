@@ -19,6 +19,12 @@ void Scheduler::CheckCounts() const {
               "steps in flight are bounded");
 }
 
+// What is wrong now would give wrong tokens later: better to end.
+void Scheduler::EndCall() {
+  CheckCounts();
+  ++counters_.num_checks;
+}
+
 int32_t Scheduler::NumLeakedBlocks() const {
   const int32_t held_by_nobody = running_.empty() ? pool_.num_held() : 0;
   const int32_t fenced_by_nothing = in_flight_.empty() ? pool_.num_fenced() : 0;

@@ -176,6 +176,7 @@ StepPlan Scheduler::Plan(TimeUs now) {
   PlanRunning(&draft);
   AdmitWaiting(&draft);
   FinishPlan(&draft);
+  EndCall();
   return std::move(draft.plan);
 }
 
@@ -308,6 +309,7 @@ SchedulerStats Scheduler::Stats() const {
   stats.blocks_total = pool_.num_blocks();
   stats.blocks_held = pool_.num_held();
   stats.blocks_cached = pool_.num_cached_unheld();
+  stats.blocks_leaked = NumLeakedBlocks();
   return stats;
 }
 

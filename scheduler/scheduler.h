@@ -71,6 +71,8 @@ struct SchedulerStats {
   int64_t num_steps = 0;         // planned, with rows
   int64_t num_kv_rows = 0;       // rows whose K and V were written, per layer
   int32_t max_seqs_in_step = 0;  // the most sequences that one step held
+  int64_t num_checks = 0;        // plans and commits after which all counts agreed
+  int32_t blocks_leaked = 0;     // see NumLeakedBlocks
 };
 
 // What Add found; for the client's Accepted message.
@@ -117,7 +119,7 @@ class Scheduler {
   const Sequence* Look(SequenceId id) const { return Find(id); }
   const BlockPool& pool() const { return pool_; }
 
-  // CHECK-fails unless all counts agree. O(1): after every step, in production too.
+  // CHECK-fails unless all counts agree. O(1): every Plan and Commit ends with it.
   void CheckCounts() const;
   // Blocks that are held though nothing runs, or fenced though no step is in flight: 0, or there is
   // a bug. O(1).
@@ -176,6 +178,7 @@ class Scheduler {
   int32_t CapChunk(const Sequence& sequence, int32_t position, int32_t wanted) const;
   void PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft);
   void FinishPlan(Draft* draft);
+  void EndCall();
 
   // admission.cc
   absl::Status CheckCanEverFit(const Request& request) const;

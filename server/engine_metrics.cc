@@ -67,6 +67,12 @@ void AddEngineMetrics(const ServingModel& model, std::vector<MetricFamily>* fami
            {{{{"state", "held"}}, static_cast<double>(stats.blocks_held)},
             {{{"state", "cached"}}, static_cast<double>(stats.blocks_cached)},
             {{{"state", "free"}}, static_cast<double>(free)}});
+  AddGauge(families, "quire_kv_blocks_leaked",
+           "KV blocks that are held though nothing runs: 0, or Quire has a bug",
+           {{{}, static_cast<double>(stats.blocks_leaked)}});
+  AddCounter(families, "quire_invariant_checks_total",
+             "Plans and commits after which all of the scheduler's counts agreed",
+             {{{}, static_cast<double>(stats.num_checks)}});
   AddGauge(families, "quire_queued_prefill_tokens", "Prompt tokens of requests in the queue",
            {{{}, static_cast<double>(stats.queued_prefill_tokens)}});
   AddGauge(families, "quire_last_step_timestamp_seconds",

@@ -30,13 +30,12 @@ constexpr char kRequestIdKey[] = "x-request-id";
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationWriter {
  public:
   GenerateReactor(ServerCore& core, CallbackServerContext* context, const ByteBuffer& bytes)
-      : core_(core), context_(context) {
-    const auto arrived_at = std::chrono::steady_clock::now();
-    CallOrigin origin = OriginOf(*context);
-    const absl::Status status = Begin(bytes, &origin);
-    if (status.ok()) return;
-    core.OnCallEnded("Generate", origin, status, arrived_at);
-    Finish(status);
+      : core_(core), context_(context), origin_(OriginOf(*context)) {
+    refusal_ = Begin(bytes);
+    if (refusal_.ok()) return;
+    // Without a message: mostly of a client that has left already, which OnCancel tells only now.
+    if (bytes.Valid()) TellRefusal();
+    Finish(refusal_);
   }
 
   // GenerationWriter.
@@ -56,21 +55,32 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   // The transport's reactions.
   void OnWriteDone(bool ok) override { generation_.load()->OnWritten(ok); }
   void OnCancel() override {
+    is_cancelled_.store(true);
     if (Generation* generation = generation_.load()) generation->OnClientGone();
   }
   void OnDone() override {
-    if (Generation* generation = generation_.load()) core_.OnClosed(generation->shared_from_this());
+    if (Generation* generation = generation_.load()) {
+      core_.OnClosed(generation->shared_from_this());
+    } else if (!refusal_is_told_) {
+      if (is_cancelled_.load()) refusal_ = StatusOfEnd({.reason = EndReason::kCancelled});
+      TellRefusal();
+    }
     delete this;
   }
 
  private:
-  absl::Status Begin(const ByteBuffer& bytes, CallOrigin* origin) {
-    absl::Status status = Identify(*context_, core_, origin);
+  void TellRefusal() {
+    core_.OnCallEnded("Generate", origin_, refusal_, arrived_at_);
+    refusal_is_told_ = true;
+  }
+
+  absl::Status Begin(const ByteBuffer& bytes) {
+    absl::Status status = Identify(*context_, core_, &origin_);
     if (!status.ok()) return status;
     const absl::StatusOr<const ServingModel*> model = core_.ModelForCall();
     if (!model.ok()) return model.status();
     absl::StatusOr<CallTicket> ticket =
-        core_.admission().Enter(static_cast<int64_t>(bytes.Length()), *origin);
+        core_.admission().Enter(static_cast<int64_t>(bytes.Length()), origin_);
     if (!ticket.ok()) return ticket.status();
     v1::GenerateRequest request;
     status = ParseRequest(bytes, core_.config().limits, &request);
@@ -79,14 +89,14 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
     if (!id.ok()) return id.status();
     if (CheckRequestId(*id, "request_id").ok()) {
       context_->AddInitialMetadata(kRequestIdKey, *id);
-      origin->request_id = *id;
+      origin_.request_id = *id;
     }
     status = CheckGenerate(request, **model, core_.config().limits);
-    if (status.ok()) status = ApplyRights(origin->tenant.get(), &request);
+    if (status.ok()) status = ApplyRights(origin_.tenant.get(), &request);
     if (!status.ok()) return status;
     const TimeUs deadline = EngineDeadline(context_->raw_deadline(), (*model)->engine->Now());
     const bool is_tokenized = request.has_token_ids() && request.params().bad_words().empty();
-    auto generation = core_.AddGeneration(*origin, std::move(request), *std::move(ticket), deadline,
+    auto generation = core_.AddGeneration(origin_, std::move(request), *std::move(ticket), deadline,
                                           **model, this);
     if (!generation.ok()) return generation.status();
     generation_.store(generation->get());
@@ -110,6 +120,11 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 
   ServerCore& core_;
   CallbackServerContext* const context_;
+  const std::chrono::steady_clock::time_point arrived_at_ = std::chrono::steady_clock::now();
+  CallOrigin origin_;
+  absl::Status refusal_;  // why there is no generation
+  bool refusal_is_told_ = false;
+  std::atomic<bool> is_cancelled_ = false;
   // Null: refused before there was one. The core keeps it until OnClosed. Set by one thread and
   // read by others, which gRPC alone orders.
   std::atomic<Generation*> generation_ = nullptr;

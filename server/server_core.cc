@@ -229,8 +229,19 @@ void ServerCore::Tick() {
     if (const ServingModel* model = model_ptr_.load()) {
       const TimeUs now = model->engine->Now();
       for (const auto& generation : AllGenerations()) generation->CheckProgress(now);
+      ReportLeak(*model->engine);
     }
   }
+}
+
+void ServerCore::ReportLeak(const Engine& engine) {
+  const std::string report = leak_told_ ? "" : engine.LeakReport();
+  if (report.empty()) return;
+  leak_told_ = true;
+  spdlog::error(
+      "KV blocks leak, which is a bug of Quire; restart it when they become many "
+      "(quire_kv_blocks_leaked): {}",
+      report);
 }
 
 void ServerCore::UpdateHealth() {

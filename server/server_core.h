@@ -112,6 +112,8 @@ class ServerCore final : public GenerationHost {
  private:
   // Every now and then: readers that do not read.
   void Tick();
+  // Tells the log once.
+  void ReportLeak(const Engine& engine);
   void UpdateHealth();
   Watchdog::Hooks WatchdogHooks();
   // Once for each silence of the engine: all that is known, in the log.
@@ -145,6 +147,7 @@ class ServerCore final : public GenerationHost {
   std::mutex tick_mu_;
   std::condition_variable tick_wake_;
   bool tick_stop_ = false;  // guarded by tick_mu_
+  bool leak_told_ = false;  // ticker only
 
   // In the order in which they end, last first.
   WorkerPool delivery_workers_;

@@ -2,7 +2,6 @@
 
 import array
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
@@ -14,6 +13,7 @@ import time
 import unittest
 
 import grpc
+from held_thread import HeldThread
 from quire_server import (ANSWER_S, START_S, WORK, Server, greedy, smollm2, tiny_model,
                           wait_until)
 
@@ -142,35 +142,6 @@ class KillMatrixTest(unittest.TestCase):
                 with start(listen=server.address) as again:
                     self.assertEqual(again.address, server.address)
                     self.assertEqual(again.ask(long_request(max_tokens=20)).tokens, before.tokens)
-
-
-class HeldThread:
-    """Stops one thread of another process, as a device that hangs would."""
-
-    SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
-
-    def __init__(self, pid, name):
-        self.libc = ctypes.CDLL(None, use_errno=True)
-        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-        for tid in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm:
-                if comm.read().strip() == name:
-                    self.tid = int(tid)
-        self._ptrace(self.SEIZE)
-        self._ptrace(self.INTERRUPT)
-        os.waitpid(self.tid, self.WALL)
-
-    def _ptrace(self, request):
-        if self.libc.ptrace(request, self.tid, None, None) != 0:
-            error = ctypes.get_errno()
-            raise unittest.SkipTest(f"ptrace({request:#x}): {os.strerror(error)}")
-
-    def let_go(self):
-        self._ptrace(self.DETACH)
-
-    def reap(self):
-        """It is gone only when its tracer has seen so."""
-        os.waitpid(self.tid, self.WALL)
 
 
 def wait_for_life(server, alive):

@@ -6,10 +6,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "spdlog/sinks/base_sink.h"
+#include "spdlog/spdlog.h"
 
 #include "quire/v1/tokenizer.pb.h"
 #include "tests/server/http_get.h"
 #include "tests/server/server_fixture.h"
+#include "tests/testing/event.h"
 
 namespace quire {
 namespace {
@@ -234,6 +237,38 @@ TEST_F(MetricsTest, AnAddressThatCannotBeHadNamesTheFlag) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << wrong;
     EXPECT_THAT(std::string(status.message()), HasSubstr("--metrics-listen")) << wrong;
   }
+}
+
+// Keeps the lines that begin with a word.
+class LineSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit LineSink(std::string beginning) : beginning_(std::move(beginning)) {}
+  Event told;
+  std::string line;  // the last one; once told
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const std::string text(message.payload.data(), message.payload.size());
+    if (text.rfind(beginning_, 0) != 0) return;
+    line = text;
+    told.Notify();
+  }
+  void flush_() override {}
+  const std::string beginning_;
+};
+
+TEST_F(MetricsTest, ALeakOfBlocksIsToldWithTheStateOfTheScheduler) {
+  OpenWithMetrics();
+  Load();
+  const auto sink = std::make_shared<LineSink>("KV blocks leak");
+  spdlog::default_logger()->sinks().push_back(sink);
+  EXPECT_EQ(Value("quire_kv_blocks_leaked"), 0);
+  engine_->Leak();
+  EXPECT_TRUE(sink->told.Wait());
+  EXPECT_EQ(Value("quire_kv_blocks_leaked"), 3);
+  server_.reset();
+  spdlog::default_logger()->sinks().pop_back();
+  EXPECT_THAT(sink->line, HasSubstr("fake state"));
 }
 
 TEST_F(MetricsTest, WithoutAnAddressNothingListens) {

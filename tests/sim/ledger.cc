@@ -131,6 +131,7 @@ void Ledger::MayEnd(SequenceId id, EndReason reason) {
 // ---- plans ----
 
 void Ledger::Planned(const StepPlan& plan, TimeUs now) {
+  ++expected_.num_checks;
   for (const EndedSequence& end : plan.ended) Ended(end, now);
   for (const PlannedSequence& planned : plan.sequences) PlannedOne(planned, now);
   if (plan.num_tokens == 0) return;
@@ -236,6 +237,7 @@ void Ledger::Executed(const std::vector<ExecutedSequence>& executed,
 // ---- what clients hear ----
 
 void Ledger::Committed(const CommitResult& committed, TimeUs now) {
+  ++expected_.num_checks;
   for (const NewToken& token : committed.tokens) Told(token);
   for (const EndedSequence& end : committed.ended) Ended(end, now);
 }

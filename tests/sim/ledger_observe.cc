@@ -68,7 +68,8 @@ void Ledger::CheckStats(const Scheduler& scheduler) {
       stats.prefix_query_tokens == expected.prefix_query_tokens &&
       stats.prefix_hit_tokens == expected.prefix_hit_tokens &&
       stats.num_steps == expected.num_steps && stats.num_kv_rows == expected.num_kv_rows &&
-      stats.max_seqs_in_step == expected.max_seqs_in_step;
+      stats.max_seqs_in_step == expected.max_seqs_in_step &&
+      stats.num_checks == expected.num_checks && stats.blocks_leaked == 0;
   if (!is_right) verdict_.Fail(absl::StrCat("statistics are wrong: ", scheduler.Dump()));
   if (stats.num_running == 0 && stats.blocks_held != 0) verdict_.Fail("held, and nobody runs");
 }

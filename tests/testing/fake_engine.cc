@@ -220,6 +220,12 @@ void FakeEngine::EndQueued() {
 
 TimeUs FakeEngine::Now() const { return SteadyUs() - started_at_; }
 
+SchedulerStats FakeEngine::Stats() const {
+  SchedulerStats stats;
+  stats.blocks_leaked = leaks_.load() ? 3 : 0;
+  return stats;
+}
+
 TimeUs FakeEngine::Heartbeat() const { return heart_stopped_.load() ? -3'600'000'000 : Now(); }
 
 // ---- Engine thread ----

@@ -65,6 +65,8 @@ class FakeEngine final : public Engine {
   // The heartbeat stands still.
   void StopHeart() { heart_stopped_.store(true); }
   void StartHeart() { heart_stopped_.store(false); }
+  // Three blocks leak from now on.
+  void Leak() { leaks_.store(true); }
   // Returns when all sequences have ended. Fails the test after a minute.
   void WaitUntilIdle();
 
@@ -75,7 +77,8 @@ class FakeEngine final : public Engine {
   void End(SequenceId id, EndReason reason) override;
   void EndQueued() override;
   TimeUs Now() const override;
-  SchedulerStats Stats() const override { return {}; }
+  SchedulerStats Stats() const override;
+  std::string LeakReport() const override { return leaks_ ? "fake state" : ""; }
   StepTimes Times() const override { return {}; }
   TimeUs Heartbeat() const override;
 
@@ -103,6 +106,7 @@ class FakeEngine final : public Engine {
   const ModelInfo info_;
   const TimeUs started_at_;
   std::atomic<bool> heart_stopped_ = false;
+  std::atomic<bool> leaks_ = false;
 
   std::mutex mu_;
   std::condition_variable changed_;
