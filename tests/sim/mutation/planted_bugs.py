@@ -209,8 +209,8 @@ FAIRNESS = [
         "livelock: the same request is preempted without end"),
     PlantedBug(
         "reservations are not kept", PREEMPTION,
-        "if (other != &sequence && other->full_reservation)",
-        "if (false)",
+        "return sequence.full_reservation ? ClaimOf(sequence) : 0;",
+        "return 0;",
         "deadlock: what was set aside for one is given to others"),
     PlantedBug(
         "newcomers take what is waited for", PREEMPTION,
