@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <ostream>
 #include <sstream>
@@ -82,7 +83,7 @@ struct ActKind {
 // The a-th of `items`, for any a. REQUIRES: there is one.
 template <typename Items>
 auto& PickFrom(Items& items, int32_t a) {
-  return items[static_cast<size_t>(a) % items.size()];
+  return items[static_cast<size_t>(a) % std::size(items)];
 }
 
 // Runs `body`; "" or what it violated.

@@ -119,7 +119,8 @@ bool CacheWorld::MakeFree(int32_t count) {
   return is_made;
 }
 
-// The eviction policy knows what comes back by a hash: of the same tokens always the same.
+// The eviction policy knows what comes back by a hash: of the same prefix always the same, and of
+// another one another, unless it was made to collide.
 void CacheWorld::CheckHashes() {
   for (const auto& [prefix, node] : model_.nodes()) {
     for (const BlockId block : node.blocks) {
@@ -127,6 +128,9 @@ void CacheWorld::CheckHashes() {
       const uint64_t hash = hashes_.at(block);
       const auto [it, is_new] = identities_.insert({prefix, hash});
       SIM_REQUIRE(is_new || it->second == hash, "block ", block, " has another identity");
+      if (variant_.hash_bits < 64) continue;
+      const Prefix& owner = prefix_of_identity_.insert({hash, prefix}).first->second;
+      SIM_REQUIRE(owner == prefix, "block ", block, " has the identity of others");
     }
   }
 }

@@ -260,6 +260,7 @@ class CacheWorld {
   uint64_t num_started_ = 0;
   std::map<std::pair<int32_t, uint32_t>, Prefix> refs_;  // all that there ever were
   std::map<Prefix, uint64_t> identities_;                // for the eviction policy
+  std::map<uint64_t, Prefix> prefix_of_identity_;
 };
 
 }  // namespace quire
