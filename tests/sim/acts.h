@@ -178,7 +178,7 @@ rc::detail::Property PropertyOf() {
 
 // Plays random lists of acts for about `budget`, but at least one batch of them, each of its own
 // seed. Prints the first seed; a failure is shrunken and prints RC_PARAMS to replay it with. With
-// RC_PARAMS in the environment only that is played.
+// RC_PARAMS in the environment only that is played; QUIRE_PROPERTY_S is another budget.
 template <typename World>
 void CheckWorld(std::chrono::milliseconds budget, int max_acts) {
   const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
@@ -192,6 +192,9 @@ void CheckWorld(std::chrono::milliseconds budget, int max_acts) {
     params.maxSize = max_acts;
   }
   std::printf("first seed %llu\n", static_cast<unsigned long long>(params.seed));
+  if (const char* const longer = std::getenv("QUIRE_PROPERTY_S")) {
+    budget = std::chrono::seconds(std::atoi(longer));
+  }
   const auto end = std::chrono::steady_clock::now() + budget;
   int64_t num_lists = 0;
   do {

@@ -83,9 +83,10 @@ class CacheWorld {
     pool_.SetTouched(NumBlocks());
   }
 
-  // Matches, holds, and (c odd) promises the rest of its full blocks, unless one is promised.
+  // Matches, holds, and mostly promises the rest of its full blocks, unless one is promised.
   void Start(const Act& act) {
     Computing one(SaltOf(act.b), TokensOf(act), Groups());
+    if (computing_.size() == 4) return;
     const PrefixMatch match = Match(one.salt, one.tokens, MaxTokensOf(act, one.tokens));
     const bool promises = act.c % 4 != 3;
     if (promises && !match.next_pending.is_none()) return;  // it would wait
@@ -206,10 +207,16 @@ class CacheWorld {
   static constexpr int32_t kMaxBlocks = 6;
 
   static std::string SaltOf(int32_t b) { return b % 4 == 3 ? "other" : ""; }
-  // Two tokens only, and mostly few blocks, so that much is shared.
+  // Two tokens only, so that much is shared; half of the time a node that there is, and more.
   Tokens TokensOf(const Act& act) const {
-    Tokens tokens(1 + act.b / 4 % (4 * variant_.block_size + 2));
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = act.a >> (i % 16) & 1;
+    Tokens tokens;
+    int32_t num_more = 1 + act.b / 4 % (4 * variant_.block_size + 2);
+    if (act.b % 2 == 1 && !model_.nodes().empty()) {
+      const auto num_nodes = static_cast<int32_t>(model_.nodes().size());
+      tokens = std::next(model_.nodes().begin(), act.a / 16 % num_nodes)->first.tokens;
+      num_more = act.b / 4 % (variant_.block_size + 2);
+    }
+    for (int32_t i = 0; i < num_more; ++i) tokens.push_back(act.a >> (i % 16) & 1);
     return tokens;
   }
   static int32_t MaxTokensOf(const Act& act, const Tokens& tokens) {
