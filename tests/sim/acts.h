@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-#include "rapidcheck.h"
 #include "rapidcheck/detail/TestListenerAdapter.h"
 #include "rapidcheck/state.h"
 #include "tests/sim/check_catcher.h"

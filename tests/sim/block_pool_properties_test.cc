@@ -266,11 +266,17 @@ class WrongWorld : public PoolWorld {
 
   // A holder drops its block, and then, no longer a holder, once more.
   void DropTwice(const Act& act) {
+    const BlockId id = HeldOnce(act.a);
+    if (id == kNoBlock) return;
+    pool().Drop(id, 0);
+    pool().Drop(id, 0);  // nothing lives here that the jump out of it would leak
+  }
+
+ private:
+  BlockId HeldOnce(int32_t a) const {
     const std::vector<BlockId> once =
         Where([](const ModelBlock& block) { return block.num_holders == 1; });
-    if (once.empty()) return;
-    pool().Drop(PickFrom(once, act.a), 0);
-    pool().Drop(PickFrom(once, act.a), 0);
+    return once.empty() ? kNoBlock : PickFrom(once, a);
   }
 };
 

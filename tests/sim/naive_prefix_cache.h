@@ -38,6 +38,7 @@ class NaivePrefixCache {
     int32_t num_holders = 0;
     StepId fence = 0;
     int64_t last_use = 0;  // larger is later; equal where one call used both
+    int64_t num_uses = 0;
   };
   struct Match {
     int32_t num_tokens = 0;
@@ -84,7 +85,7 @@ class NaivePrefixCache {
     return count;
   }
   void Hold(BlockId id) { ++blocks_[id].num_holders; }
-  void Use(BlockId id) { blocks_[id].last_use = ++clock_; }
+  void Use(BlockId id) { UseAt(id, ++clock_); }
   void Drop(BlockId id, StepId last_step) {
     blocks_[id].fence = std::max(blocks_[id].fence, last_step);
     --blocks_[id].num_holders;
@@ -93,8 +94,8 @@ class NaivePrefixCache {
   void CommitStep() {
     ++committed_;
     ++clock_;
-    for (Block& block : blocks_) {
-      if (block.num_holders == 0 && block.fence == committed_) block.last_use = clock_;
+    for (BlockId id = 0; id < static_cast<BlockId>(blocks_.size()); ++id) {
+      if (blocks_[id].fence == committed_ && IsIdle(id)) UseAt(id, clock_);
     }
   }
 
@@ -232,6 +233,11 @@ class NaivePrefixCache {
   }
 
  private:
+  void UseAt(BlockId id, int64_t time) {
+    blocks_[id].last_use = time;
+    ++blocks_[id].num_uses;
+  }
+
   const int32_t block_size_;
   const std::vector<int32_t> windows_;  // [num_groups]
   std::map<Prefix, Node> nodes_;

@@ -96,9 +96,9 @@ void CacheWorld::EraseThosePromisedBy(Computing* one) {
 
 // Each time the least recently used of all that may go, and no more than it takes.
 bool CacheWorld::MakeFree(int32_t count) {
-  given_up_.clear();
+  notes_.given_up.clear();
   const bool is_made = cache_.MakeFree(count);
-  for (const BlockId block : given_up_) {
+  for (const BlockId block : notes_.given_up) {
     SIM_REQUIRE(model_.NumFree() < count, "block ", block, " was given up for nothing");
     const std::vector<NaivePrefixCache::Candidate> all = model_.Candidates();
     const auto chosen = std::find_if(all.begin(), all.end(), [&](const auto& candidate) {
@@ -125,7 +125,7 @@ void CacheWorld::CheckHashes() {
   for (const auto& [prefix, node] : model_.nodes()) {
     for (const BlockId block : node.blocks) {
       if (block == kNoBlock) continue;
-      const uint64_t hash = hashes_.at(block);
+      const uint64_t hash = notes_.hashes.at(block);
       const auto [it, is_new] = identities_.insert({prefix, hash});
       SIM_REQUIRE(is_new || it->second == hash, "block ", block, " has another identity");
       if (variant_.hash_bits < 64) continue;
@@ -143,6 +143,7 @@ void CacheWorld::Check() {
     SIM_REQUIRE_EQ(pool_.num_holders(block), model_.block(block).num_holders, "block ", block);
     SIM_REQUIRE_EQ(pool_.is_cached(block), model_.IsCached(block), "block ", block);
     SIM_REQUIRE_EQ(pool_.is_idle(block), model_.IsIdle(block), "block ", block);
+    SIM_REQUIRE_EQ(notes_.num_uses[block], model_.block(block).num_uses, "block ", block);
   }
   for (const auto& [ref, prefix] : refs_) {
     const NodeRef real{ref.first, ref.second};

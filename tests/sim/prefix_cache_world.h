@@ -18,24 +18,29 @@
 
 namespace quire {
 
-// LRU that keeps what it gave up, and under which identity each block was used.
+// What an eviction policy was asked, and said.
+struct EvictionNotes {
+  std::vector<BlockId> given_up;
+  std::map<BlockId, uint64_t> hashes;   // of the block's last use
+  std::map<BlockId, int64_t> num_uses;  // of all times
+};
+
 class NotedLru : public LruEviction {
  public:
-  NotedLru(int32_t num_blocks, std::vector<BlockId>* given_up, std::map<BlockId, uint64_t>* hashes)
-      : LruEviction(num_blocks), given_up_(given_up), hashes_(hashes) {}
+  NotedLru(int32_t num_blocks, EvictionNotes* notes) : LruEviction(num_blocks), notes_(notes) {}
   void Use(BlockId block, uint64_t hash, int64_t now_us) override {
     LruEviction::Use(block, hash, now_us);
-    (*hashes_)[block] = hash;
+    notes_->hashes[block] = hash;
+    ++notes_->num_uses[block];
   }
   BlockId Next(int64_t now_us) const override {
     const BlockId block = LruEviction::Next(now_us);
-    if (block != kNoBlock) given_up_->push_back(block);
+    if (block != kNoBlock) notes_->given_up.push_back(block);
     return block;
   }
 
  private:
-  std::vector<BlockId>* const given_up_;
-  std::map<BlockId, uint64_t>* const hashes_;
+  EvictionNotes* const notes_;
 };
 
 // One that computes tokens as sequences of the scheduler do: what it holds and what it promised.
@@ -78,7 +83,7 @@ class CacheWorld {
         cache_({.block_size = variant_.block_size,
                 .group_windows = variant_.windows,
                 .hash_bits = variant_.hash_bits},
-               &pool_, std::make_unique<NotedLru>(NumBlocks(), &given_up_, &hashes_)),
+               &pool_, std::make_unique<NotedLru>(NumBlocks(), &notes_)),
         model_(variant_.block_size, variant_.windows, NumBlocks()) {
     pool_.SetTouched(NumBlocks());
   }
@@ -258,8 +263,7 @@ class CacheWorld {
   void CheckHashes();
 
   const CacheVariant variant_;
-  std::vector<BlockId> given_up_;
-  std::map<BlockId, uint64_t> hashes_;  // by the block's last use
+  EvictionNotes notes_;
   BlockPool pool_;
   PrefixCache cache_;
   NaivePrefixCache model_;

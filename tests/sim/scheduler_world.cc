@@ -27,7 +27,7 @@ SchedulerConfig SchedulerWorld::ConfigOf(int32_t variant) {
   };
   static const std::vector<std::vector<int32_t>> windows = {{0}, {0, 5}, {4}, {0, 0, 3}, {3, 7}};
   SchedulerConfig config;
-  config.max_steps_in_flight = 1 + digit(2);
+  config.max_steps_in_flight = 1 + digit(3);
   config.group_windows = windows[digit(5)];
   config.prefix_caching = digit(2) == 0;
   constexpr int32_t kPreemptions[] = {3, 1, 0, 0};
@@ -189,6 +189,7 @@ void SchedulerWorld::PlanStep() {
   CheckBudgets(plan);
   for (const PlannedSequence& planned : plan.sequences) CheckPlanned(planned);
   CheckWrites(plan);
+  CheckReservedAreServed(plan);
   for (const auto& [id, choice] : choices_) {
     totals.num_waits += IsBorn(id) && !scheduler_.Look(id)->waiting_on.is_none();
   }
@@ -258,6 +259,20 @@ void SchedulerWorld::CheckWrites(const StepPlan& plan) const {
         check(table[i]);
       }
     }
+  }
+}
+
+// One that all its blocks are set aside for never lacks any, but for those on their way.
+void SchedulerWorld::CheckReservedAreServed(const StepPlan& plan) const {
+  const BlockPool& pool = scheduler_.pool();
+  if (num_in_flight() > 0 || pool.num_touched() < pool.num_blocks()) return;
+  for (const auto& [id, choice] : choices_) {
+    const Sequence* const sequence = scheduler_.Look(id);
+    if (sequence == nullptr || !sequence->is_running || !sequence->full_reservation) continue;
+    const bool is_planned =
+        std::any_of(plan.sequences.begin(), plan.sequences.end(),
+                    [&](const PlannedSequence& planned) { return planned.id == id; });
+    SIM_REQUIRE(is_planned || sequence->num_remaining() == 0, "sequence ", id, " starves");
   }
 }
 

@@ -23,7 +23,7 @@ enum class Fault { kNone, kStepLost, kNotFinite, kNoToken };
 // the scheduler, and checks only the limits.
 class SchedulerWorld {
  public:
-  static constexpr int32_t kNumVariants = 2 * 5 * 2 * 4 * 2 * 2 * 2 * 2 * 2;
+  static constexpr int32_t kNumVariants = 3 * 5 * 2 * 4 * 2 * 2 * 2 * 2 * 2;
   static SchedulerConfig ConfigOf(int32_t variant);
   static const std::vector<ActKind<SchedulerWorld>>& Kinds();
 
@@ -111,6 +111,7 @@ class SchedulerWorld {
   void CheckPlanned(const PlannedSequence& planned);
   void CheckBudgets(const StepPlan& plan) const;
   void CheckWrites(const StepPlan& plan) const;
+  void CheckReservedAreServed(const StepPlan& plan) const;
   void NameBlocks(const StepPlan& plan);
   void Told(const CommitResult& result);
   void Told(const std::vector<EndedSequence>& ended);
