@@ -24,7 +24,7 @@ class CheckCatcher {
   static std::string Run(const Body& body) {
     const Armed armed;
     // Nothing that changes between here and the jump is used after it but what is static.
-    if (sigsetjmp(jump_, /*savemask=*/1) != 0) return Message();
+    if (sigsetjmp(jump_out, /*savemask=*/1) != 0) return Message();
     body();
     return "";
   }
@@ -42,7 +42,7 @@ class CheckCatcher {
       old_stderr_ = stderr;
       static FILE* const kept = OpenKept();
       std::rewind(kept);
-      text_[0] = '\0';
+      kept_text[0] = '\0';
       stderr = kept;  // glibc lets it be assigned
     }
     ~Armed() {
@@ -54,7 +54,7 @@ class CheckCatcher {
 
    private:
     static FILE* OpenKept() {
-      FILE* const kept = fmemopen(text_, sizeof(text_), "w");
+      FILE* const kept = fmemopen(kept_text, sizeof(kept_text), "w");
       std::setvbuf(kept, nullptr, _IONBF, 0);
       return kept;
     }
@@ -62,15 +62,15 @@ class CheckCatcher {
     FILE* old_stderr_ = nullptr;
   };
 
-  static void Jump(int /*signal*/) { siglongjmp(jump_, 1); }
+  static void Jump(int /*signal*/) { siglongjmp(jump_out, 1); }
   static std::string Message() {
-    std::string message = text_;
+    std::string message = kept_text;
     while (!message.empty() && message.back() == '\n') message.pop_back();
     return message.empty() ? "aborted" : message;
   }
 
-  static inline sigjmp_buf jump_;
-  static inline char text_[1024] = {};
+  static inline sigjmp_buf jump_out;
+  static inline char kept_text[1024] = {};
 };
 
 }  // namespace quire

@@ -18,7 +18,7 @@ const std::vector<ActKind<CacheWorld>>& CacheWorld::Kinds() {
 }
 
 PrefixMatch CacheWorld::Match(const std::string& salt, const Tokens& tokens, int32_t max_tokens) {
-  const PrefixMatch found = cache_.Match(salt, tokens, max_tokens);
+  PrefixMatch found = cache_.Match(salt, tokens, max_tokens);
   const NaivePrefixCache::Match expected = model_.MatchOf(salt, tokens, max_tokens);
   const std::string of = absl::StrCat("of ", absl::StrJoin(tokens, ""), " up to ", max_tokens);
   SIM_REQUIRE_EQ(found.num_tokens, expected.num_tokens, of);

@@ -130,8 +130,8 @@ class CacheWorld {
     Computing* const one = Pick(act.a);
     const int32_t i = one == nullptr ? 0 : one->num_published;
     if (one == nullptr || !one->publishes || i >= one->table.num_blocks()) return;
-    std::vector<BlockId> blocks;
-    for (int32_t group = 0; group < Groups(); ++group) blocks.push_back(one->table.at(group, i));
+    std::vector<BlockId> blocks(Groups());
+    for (int32_t group = 0; group < Groups(); ++group) blocks[group] = one->table.at(group, i);
     const Prefix prefix = PrefixOf(*one, i + 1);
     if (i < static_cast<int32_t>(one->nodes.size())) {
       cache_.Fulfil(one->nodes[i], blocks);

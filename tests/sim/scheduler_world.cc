@@ -271,7 +271,7 @@ void SchedulerWorld::CheckReservedAreServed(const StepPlan& plan) const {
     if (sequence == nullptr || !sequence->is_running || !sequence->full_reservation) continue;
     const bool is_planned =
         std::any_of(plan.sequences.begin(), plan.sequences.end(),
-                    [&](const PlannedSequence& planned) { return planned.id == id; });
+                    [&](const PlannedSequence& planned) { return planned.id == sequence->id; });
     SIM_REQUIRE(is_planned || sequence->num_remaining() == 0, "sequence ", id, " starves");
   }
 }
