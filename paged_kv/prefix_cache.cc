@@ -16,7 +16,7 @@ PrefixCache::PrefixCache(const PrefixCacheConfig& config, BlockPool* pool,
       hash_mask_(config.hash_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << config.hash_bits) - 1),
       pool_(pool),
       policy_(std::move(policy)),
-      valid_by_tokens_(ByTokens{&nodes_}),
+      complete_by_tokens_(ByTokens{&nodes_}),
       node_of_block_(pool->num_blocks(), -1),
       group_of_block_(pool->num_blocks(), -1) {
   QUIRE_CHECK(block_size_ > 0 && !windows_.empty(), "blocks have slots and there is a group");
@@ -48,7 +48,6 @@ NodeRef PrefixCache::AddPending(NodeRef parent, absl::Span<const int32_t> tokens
 void PrefixCache::Fulfil(NodeRef pending, absl::Span<const BlockId> blocks) {
   QUIRE_CHECK(IsPending(pending), "the node is PENDING");
   nodes_[pending.index].state = State::kValid;
-  valid_by_tokens_.insert({nodes_[pending.index].parent, pending.index});
   SetBlocks(pending.index, blocks);
 }
 
@@ -63,7 +62,6 @@ NodeRef PrefixCache::Publish(NodeRef parent, absl::Span<const int32_t> tokens,
   int32_t index = FindChild(parent.index, tokens);
   if (index < 0) {
     index = AddNode(State::kValid, parent.index, tokens);
-    valid_by_tokens_.insert({parent.index, index});
   } else {
     // The first commit wins, unless what is there lacks window blocks and nobody needs it: IDLE,
     // and so are its descendants.
@@ -138,11 +136,13 @@ void PrefixCache::SetBlocks(int32_t index, absl::Span<const BlockId> blocks) {
     group_of_block_[blocks[group]] = static_cast<int32_t>(group);
     policy_->Use(blocks[group], node.hash, now_us_);
   }
+  if (IsComplete(node)) complete_by_tokens_.insert({node.parent, index});
 }
 
 void PrefixCache::ClearBlock(int32_t index, int32_t group) {
   const BlockId block = std::exchange(nodes_[index].blocks[group], kNoBlock);
   if (block == kNoBlock) return;
+  complete_by_tokens_.erase(Child{nodes_[index].parent, index});
   if (windows_[group] > 0 && pool_->is_idle(block)) policy_->Withdraw(block);
   policy_->Forget(block);
   node_of_block_[block] = -1;
@@ -239,7 +239,6 @@ int32_t PrefixCache::EraseNode(int32_t index) {
   Node& node = nodes_[index];
   QUIRE_CHECK(node.num_children == 0, "leaves first");
   ClearBlocks(index);
-  if (node.state == State::kValid) valid_by_tokens_.erase(Child{node.parent, index});
   if (node.state == State::kRoot) {
     roots_.erase(node.salt);
   } else {

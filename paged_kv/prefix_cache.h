@@ -30,7 +30,8 @@ struct PrefixMatch {
   // [num_groups]: blocks with lower indices are out of the window and need not be held.
   std::vector<int32_t> first_block;
   NodeRef next_pending;  // the node after the match, where it is PENDING
-  // A VALID node after the match whose first `partial_tokens` tokens agree: worth copying.
+  // A VALID node after the match whose first `partial_tokens` tokens agree, with a block in every
+  // group: worth copying. No other such node agrees for longer.
   NodeRef partial;
   int32_t partial_tokens = 0;
 };
@@ -190,9 +191,9 @@ class PrefixCache : private BlockPool::IdleListener {
   std::vector<int32_t> unused_nodes_;
   absl::flat_hash_map<std::string, int32_t> roots_;       // by salt
   absl::flat_hash_map<uint64_t, int32_t> first_by_hash_;  // then along next_same_hash
-  absl::btree_set<Child, ByTokens> valid_by_tokens_;
-  std::vector<int32_t> node_of_block_;   // [num_blocks]; -1: not cached
-  std::vector<int32_t> group_of_block_;  // [num_blocks]
+  absl::btree_set<Child, ByTokens> complete_by_tokens_;   // VALID, no block absent
+  std::vector<int32_t> node_of_block_;                    // [num_blocks]; -1: not cached
+  std::vector<int32_t> group_of_block_;                   // [num_blocks]
 };
 
 }  // namespace quire

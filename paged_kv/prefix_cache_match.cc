@@ -67,17 +67,18 @@ PrefixMatch PrefixCache::Match(const std::string& salt, absl::Span<const int32_t
 
 void PrefixCache::FindPartial(int32_t parent, absl::Span<const int32_t> tokens,
                               PrefixMatch* match) const {
-  // Among siblings in order of their tokens, the longest common prefix is with a neighbour.
+  // Among complete siblings in order of their tokens, the longest common prefix is with a
+  // neighbour.
   const auto consider = [&](int32_t index) {
     const Node& node = nodes_[index];
     const int32_t common = CommonLength(node.tokens, tokens);
-    if (node.parent != parent || !IsComplete(node) || common <= match->partial_tokens) return;
+    if (node.parent != parent || common <= match->partial_tokens) return;
     match->partial = RefTo(index);
     match->partial_tokens = common;
   };
-  const auto after = valid_by_tokens_.lower_bound(Key{parent, tokens});
-  if (after != valid_by_tokens_.end()) consider(after->node);
-  if (after != valid_by_tokens_.begin()) consider(std::prev(after)->node);
+  const auto after = complete_by_tokens_.lower_bound(Key{parent, tokens});
+  if (after != complete_by_tokens_.end()) consider(after->node);
+  if (after != complete_by_tokens_.begin()) consider(std::prev(after)->node);
 }
 
 void PrefixCache::Hold(const PrefixMatch& match, BlockTable* table) {
@@ -117,16 +118,16 @@ absl::Span<const BlockId> PrefixCache::BlocksOf(NodeRef node) const {
 void PrefixCache::CheckInvariants() const {
   std::vector<int32_t> num_children(nodes_.size());
   int32_t num_blocks = 0;
-  size_t num_valid = 0;
+  size_t num_complete = 0;
   for (int32_t index = 0; index < static_cast<int32_t>(nodes_.size()); ++index) {
     const Node& node = nodes_[index];
     if (node.state == State::kUnused) continue;
     CheckNode(index);
-    num_valid += node.state == State::kValid;
+    num_complete += IsComplete(node) && node.state == State::kValid;
     if (node.parent >= 0) ++num_children[node.parent];
     for (const BlockId block : node.blocks) num_blocks += block != kNoBlock;
   }
-  QUIRE_CHECK(num_valid == valid_by_tokens_.size(), "invariant 4");
+  QUIRE_CHECK(num_complete == complete_by_tokens_.size(), "invariant 4");
   int32_t num_cached = 0;
   for (BlockId block = 0; block < pool_->num_blocks(); ++block) {
     num_cached += pool_->is_cached(block);
@@ -149,7 +150,7 @@ void PrefixCache::CheckNode(int32_t index) const {
   }
   const Node& parent = nodes_[node.parent];
   QUIRE_CHECK(FindChild(node.parent, node.tokens) == index, "invariant 4");
-  QUIRE_CHECK(valid_by_tokens_.contains(Child{node.parent, index}) == (node.state == State::kValid),
+  QUIRE_CHECK(complete_by_tokens_.contains(Child{node.parent, index}) == IsComplete(node),
               "invariant 4");
   QUIRE_CHECK(parent.state != State::kUnused, "invariant 4");
   QUIRE_CHECK(parent.state != State::kPending || node.state == State::kPending, "invariant 5");

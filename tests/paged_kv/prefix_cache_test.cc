@@ -182,6 +182,17 @@ TEST_F(PrefixCacheTest, PartialMatchIsTheLongestCommonPrefixAmongSiblings) {
   EXPECT_EQ(Match({7, 2, 9}).partial_tokens, 0);
 }
 
+TEST_F(PrefixCacheTest, PartialMatchLooksPastSiblingsWithoutWindowBlocks) {
+  Make({0, 5});
+  BlockTable table(2);
+  Store({1, 2, 3, 9, 5, 5, 5, 5}, &table);
+  table.DropBefore(1, 2, 0, pool_.get());
+  ASSERT_TRUE(cache_->MakeFree(13));  // the window block of {1, 2, 3, 9} goes
+  StoreAndDrop({1, 2, 8, 8});
+  EXPECT_EQ(Match({1, 2, 3, 9, 1}).partial_tokens, 2) << "with {1, 2, 8, 8}";
+  table.DropAll(0, pool_.get());
+}
+
 TEST_F(PrefixCacheTest, WindowGroupNeedsOnlyWhatTheNextPositionSees) {
   Make({0, 6});
   StoreAndDrop(Count(0, 16));
