@@ -21,6 +21,7 @@ struct NodeRef {
   int32_t index = -1;  // -1: no node
   uint32_t generation = 0;
   bool is_none() const { return index < 0; }
+  friend bool operator==(NodeRef, NodeRef) = default;
 };
 
 // What the cache has of a token sequence.
@@ -75,6 +76,9 @@ class PrefixCache : private BlockPool::IdleListener {
   // Holds the match's blocks (not those of `partial`) and appends them to an empty table.
   // REQUIRES: nothing has changed since Match.
   void Hold(const PrefixMatch& match, BlockTable* table);
+  // Computing can go on after these nodes, the first ones of a chain: window groups have what the
+  // next position sees. O(blocks in the windows).
+  bool CanGoOnAfter(absl::Span<const NodeRef> nodes) const;
   // Blocks that Hold would turn from unheld to held.
   int32_t CountUnheld(const PrefixMatch& match) const;
   // Blocks of a node, to copy from. [num_groups]

@@ -55,11 +55,17 @@ void Scheduler::CheckInvariants() const {
     QUIRE_CHECK(!sequence->is_running && sequence->seq_slot < 0, "WAITING holds no slot");
     QUIRE_CHECK(sequence->table.num_blocks() == 0, "WAITING holds no block");
     QUIRE_CHECK(sequence->nodes.empty(), "WAITING owns no node");
+    QUIRE_CHECK(next_due_ <= sequence->due_at(), "deadlines are looked at in time");
+    if (cache_.IsPending(sequence->waiting_until)) {
+      const NodeRef next = FindPrefix(*sequence).next_pending;
+      QUIRE_CHECK(next == NextPromised(*sequence), "promises are kept in order");
+    }
   }
   QUIRE_CHECK(queued_tokens == queued_tokens_, "queued tokens are counted");
   for (const Sequence* sequence : running_) {
     QUIRE_CHECK(sequence->is_running && !slot_taken[sequence->seq_slot], "slots are not shared");
     slot_taken[sequence->seq_slot] = true;
+    QUIRE_CHECK(next_due_ <= sequence->due_at(), "deadlines are looked at in time");
     QUIRE_CHECK(sequence->num_computed_tokens <= sequence->num_tokens(), "computed tokens exist");
     QUIRE_CHECK(sequence->num_committed_tokens <= sequence->num_computed_tokens + 1,
                 "committed after computed");
