@@ -8,6 +8,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 #include "paged_kv/block_pool.h"
@@ -123,9 +124,9 @@ class PrefixCache : private BlockPool::IdleListener {
     int32_t next_same_hash = -1;
     uint64_t hash = 0;  // of the whole chain
     uint64_t owner = 0;
-    std::vector<int32_t> tokens;  // [block_size]
-    std::vector<BlockId> blocks;  // [num_groups]
-    std::string salt;             // of a root
+    std::vector<int32_t> tokens;             // [block_size]
+    absl::InlinedVector<BlockId, 2> blocks;  // [num_groups]
+    std::string salt;                        // of a root
   };
   struct Key {
     int32_t parent = -1;

@@ -78,7 +78,7 @@ void Scheduler::CommitToken(Sequence* sequence, int32_t token_id, CommitResult* 
   }
   if (!sequence->is_running) ++queued_tokens_;
   out->tokens.push_back({sequence->id, sequence->choice, token_id, sequence->num_generated()});
-  sequence->tokens.push_back(token_id);
+  sequence->AppendToken(token_id);
   const bool is_stop = absl::c_linear_search(sequence->stop_token_ids, token_id);
   if (is_stop) {
     EndSequence(sequence, EndReason::kStop, &out->ended, token_id);

@@ -1,6 +1,8 @@
 // Who computes a shared prefix, who waits for it, and what the prefix cache is told.
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
+
 #include "kernels/check.h"
 #include "scheduler/scheduler.h"
 
@@ -70,7 +72,7 @@ void Scheduler::PublishBlocks(Sequence* sequence) {
   while (sequence->publishes &&
          (sequence->num_published + 1) * block_size <= sequence->num_committed_tokens) {
     const int32_t i = sequence->num_published;
-    std::vector<BlockId> blocks(num_groups_);
+    absl::InlinedVector<BlockId, 2> blocks(num_groups_);
     for (int32_t group = 0; group < num_groups_; ++group) {
       blocks[group] = sequence->table.at(group, i);
     }

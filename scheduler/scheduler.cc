@@ -259,10 +259,14 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   planned.num_tokens = num_tokens;
   const int32_t end = planned.first_position + num_tokens;
   const absl::Span<const int32_t> tokens = sequence->tokens;
-  const size_t num_before = std::min(static_cast<size_t>(planned.first_position), tokens.size());
-  const absl::Span<const int32_t> known = tokens.subspan(num_before, num_tokens);
-  planned.token_ids.assign(known.begin(), known.end());
-  planned.token_ids.resize(num_tokens, -1 - sequence->seq_slot);
+  const size_t begin = std::min(static_cast<size_t>(planned.first_position), tokens.size());
+  if (num_tokens == 1 && begin + 1 == tokens.size()) {
+    planned.token_ids.push_back(sequence->last_token);
+  } else {
+    const absl::Span<const int32_t> known = tokens.subspan(begin, num_tokens);
+    planned.token_ids.assign(known.begin(), known.end());
+    planned.token_ids.resize(num_tokens, -1 - sequence->seq_slot);
+  }
   planned.block_tables = sequence->table.ids();
   planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
   if (end == sequence->num_tokens() && sequence->max_tokens > 0) {

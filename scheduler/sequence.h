@@ -33,6 +33,7 @@ struct Sequence {
                           request->num_prompt_logprobs >= 0),
         stop_token_ids(request->stop_token_ids.begin(), request->stop_token_ids.end()),
         tokens(request->prompt_token_ids),
+        last_token(tokens.back()),
         table(num_groups) {}
 
   int32_t num_prompt_tokens() const { return prompt_length; }
@@ -63,6 +64,10 @@ struct Sequence {
   bool WantsPromptRow(int32_t position) const {
     return wants_prompt_rows && position >= num_prompt_rows_told && position < prompt_length;
   }
+  void AppendToken(int32_t token_id) {
+    tokens.push_back(token_id);
+    last_token = token_id;
+  }
   // Tokens that the prefix cache may stand in for: all, but for prompt rows that are owed.
   int32_t num_reusable_tokens() const {
     return WantsPromptRow(num_prompt_rows_told) ? num_prompt_rows_told
@@ -83,7 +88,8 @@ struct Sequence {
   TimeUs added_at = 0;
   TimeUs first_scheduled_at = kNever;
 
-  std::vector<int32_t> tokens;       // prompt, then generated
+  std::vector<int32_t> tokens;       // prompt, then generated; grows by AppendToken only
+  int32_t last_token;                // of `tokens`, all that a decoding step needs of them
   int32_t num_computed_tokens = 0;   // positions planned or computed since admission
   int32_t num_committed_tokens = 0;  // positions whose KV is known to be good
   int32_t num_draws_in_flight = 0;
