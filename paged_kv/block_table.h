@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 #include "paged_kv/block_pool.h"
@@ -35,11 +36,12 @@ class BlockTable {
   // All entries of the group before this one are kNoBlock.
   int32_t first_held(int32_t group) const { return first_held_[group]; }
   BlockId at(int32_t group, int32_t block_idx) const { return ids_[group][block_idx]; }
-  const std::vector<std::vector<BlockId>>& ids() const { return ids_; }  // [num_groups, num_blocks]
+  absl::Span<const std::vector<BlockId>> ids() const { return ids_; }  // [num_groups, num_blocks]
 
  private:
-  std::vector<std::vector<BlockId>> ids_;  // [num_groups, num_blocks]
-  std::vector<int32_t> first_held_;        // [num_groups]
+  // In place for as many groups as most models have: every step looks at every table.
+  absl::InlinedVector<std::vector<BlockId>, 2> ids_;  // [num_groups, num_blocks]
+  absl::InlinedVector<int32_t, 2> first_held_;        // [num_groups]
 };
 
 }  // namespace quire

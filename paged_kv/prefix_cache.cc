@@ -19,6 +19,9 @@ PrefixCache::PrefixCache(const PrefixCacheConfig& config, BlockPool* pool,
       complete_by_tokens_(ByTokens{&nodes_}),
       node_of_block_(pool->num_blocks(), -1),
       group_of_block_(pool->num_blocks(), -1) {
+  // Growing would move all nodes in the middle of a step. PENDING ones may still exceed it.
+  nodes_.reserve(pool->num_blocks());
+  first_by_hash_.reserve(pool->num_blocks());
   QUIRE_CHECK(block_size_ > 0 && !windows_.empty(), "blocks have slots and there is a group");
   const auto full = std::find(windows_.begin(), windows_.end(), 0);
   if (full != windows_.end()) full_group_ = static_cast<int32_t>(full - windows_.begin());

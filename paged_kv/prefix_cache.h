@@ -8,6 +8,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 #include "paged_kv/block_pool.h"
@@ -21,6 +22,7 @@ struct NodeRef {
   int32_t index = -1;  // -1: no node
   uint32_t generation = 0;
   bool is_none() const { return index < 0; }
+  friend bool operator==(NodeRef, NodeRef) = default;
 };
 
 // What the cache has of a token sequence.
@@ -76,6 +78,9 @@ class PrefixCache : private BlockPool::IdleListener {
   // Holds the match's blocks (not those of `partial`) and appends them to an empty table.
   // REQUIRES: nothing has changed since Match.
   void Hold(const PrefixMatch& match, BlockTable* table);
+  // Computing can go on after these nodes, the first ones of a chain: window groups have what the
+  // next position sees. O(blocks in the windows).
+  bool CanGoOnAfter(absl::Span<const NodeRef> nodes) const;
   // Blocks that Hold would turn from unheld to held.
   int32_t CountUnheld(const PrefixMatch& match) const;
   // Blocks of a node, to copy from. [num_groups]
@@ -120,9 +125,9 @@ class PrefixCache : private BlockPool::IdleListener {
     int32_t next_same_hash = -1;
     uint64_t hash = 0;  // of the whole chain
     uint64_t owner = 0;
-    std::vector<int32_t> tokens;  // [block_size]
-    std::vector<BlockId> blocks;  // [num_groups]
-    std::string salt;             // of a root
+    std::vector<int32_t> tokens;             // [block_size]
+    absl::InlinedVector<BlockId, 2> blocks;  // [num_groups]
+    std::string salt;                        // of a root
   };
   struct Key {
     int32_t parent = -1;

@@ -81,6 +81,18 @@ void PrefixCache::FindPartial(int32_t parent, absl::Span<const int32_t> tokens,
   if (after != complete_by_tokens_.begin()) consider(std::prev(after)->node);
 }
 
+bool PrefixCache::CanGoOnAfter(absl::Span<const NodeRef> nodes) const {
+  const auto num_nodes = static_cast<int32_t>(nodes.size());
+  for (size_t group = 0; group < windows_.size(); ++group) {
+    if (windows_[group] == 0) continue;
+    int32_t i = FirstVisibleBlock(windows_[group], num_nodes * block_size_, block_size_);
+    for (; i < num_nodes; ++i) {
+      if (nodes_[nodes[i].index].blocks[group] == kNoBlock) return false;
+    }
+  }
+  return true;
+}
+
 void PrefixCache::Hold(const PrefixMatch& match, BlockTable* table) {
   QUIRE_CHECK(table->num_blocks() == 0, "the table is empty");
   std::vector<BlockId> held(windows_.size());

@@ -93,7 +93,7 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence* sequence, Draft* draft) {
   }
   PrefixMatch match = FindPrefix(*sequence);
   if (!match.next_pending.is_none()) {
-    sequence->waiting_on = match.next_pending;
+    WaitFor(sequence, match.next_pending);
     return Admission::kWaitsForPrefix;
   }
   if (!draft->budget.HasLogitRow()) return Admission::kNoBudget;
@@ -176,7 +176,7 @@ bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const Head& head, int
 void Scheduler::EnterRunning(Sequence* sequence) {
   LeaveQueue(sequence);
   sequence->is_running = true;
-  sequence->effective_priority = sequence->request->priority;
+  sequence->effective_priority = sequence->priority;
   sequence->seq_slot = free_seq_slots_.back();
   free_seq_slots_.pop_back();
   running_.push_back(sequence);

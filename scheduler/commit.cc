@@ -1,5 +1,5 @@
 // What a step's results change.
-#include <algorithm>
+#include "absl/algorithm/container.h"
 
 #include "kernels/check.h"
 #include "scheduler/scheduler.h"
@@ -68,7 +68,7 @@ void Scheduler::CommitPart(const InFlightPart& part, const SequenceResult& resul
     for (int32_t i = 1; i < part.num_draws; ++i) drawn_.push_back(AddChoice(*sequence, i));
     sequence->num_unborn = 0;
     for (int32_t i = 0; i < part.num_draws; ++i) CommitToken(drawn_[i], result.token_ids[i], out);
-  } else if (sequence->request->max_tokens == 0 && end == sequence->num_prompt_tokens()) {
+  } else if (sequence->max_tokens == 0 && end == sequence->num_prompt_tokens()) {
     EndSequence(sequence, EndReason::kLength, &out->ended);
   }
 }
@@ -80,13 +80,11 @@ void Scheduler::CommitToken(Sequence* sequence, int32_t token_id, CommitResult* 
   }
   if (!sequence->is_running) ++queued_tokens_;
   out->tokens.push_back({sequence->id, sequence->choice, token_id, sequence->num_generated()});
-  sequence->tokens.push_back(token_id);
-  const Request& request = *sequence->request;
-  const bool is_stop = std::find(request.stop_token_ids.begin(), request.stop_token_ids.end(),
-                                 token_id) != request.stop_token_ids.end();
+  sequence->AppendToken(token_id);
+  const bool is_stop = absl::c_linear_search(sequence->stop_token_ids, token_id);
   if (is_stop) {
     EndSequence(sequence, EndReason::kStop, &out->ended, token_id);
-  } else if (sequence->num_generated() >= request.max_tokens) {
+  } else if (sequence->num_generated() >= sequence->max_tokens) {
     EndSequence(sequence, EndReason::kLength, &out->ended);
   }
 }

@@ -56,11 +56,19 @@ void Scheduler::CheckInvariants() const {
   std::vector<int32_t> num_holders(pool_.num_blocks());
   std::vector<bool> slot_taken(config_.max_num_seqs);
   int64_t queued_tokens = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    QUIRE_CHECK(next_due_ <= sequence->due_at(), "deadlines are looked at in time");
+    QUIRE_CHECK(sequence->last_token == sequence->tokens.back(), "the last token is the last");
+  }
   for (const Sequence* sequence : waiting_) {
     queued_tokens += static_cast<int64_t>(sequence->tokens.size());
     QUIRE_CHECK(!sequence->is_running && sequence->seq_slot < 0, "WAITING holds no slot");
     QUIRE_CHECK(sequence->table.num_blocks() == 0, "WAITING holds no block");
     QUIRE_CHECK(sequence->nodes.empty(), "WAITING owns no node");
+    if (cache_.IsPending(sequence->waiting_until)) {
+      const NodeRef next = FindPrefix(*sequence).next_pending;
+      QUIRE_CHECK(next == NextPromised(*sequence), "promises are kept in order");
+    }
   }
   QUIRE_CHECK(queued_tokens == queued_tokens_, "queued tokens are counted");
   for (const Sequence* sequence : running_) {

@@ -1,6 +1,8 @@
 // Who computes a shared prefix, who waits for it, and what the prefix cache is told.
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
+
 #include "kernels/check.h"
 #include "scheduler/scheduler.h"
 
@@ -21,6 +23,28 @@ PrefixMatch Scheduler::FindPrefix(const Sequence& sequence) const {
 
 bool Scheduler::IsWaitingForPrefix(const Sequence& sequence) const {
   return cache_.IsPending(sequence.waiting_on);
+}
+
+// `pending`: the next node that the waiter needs; none: it does not wait. O(tokens).
+void Scheduler::WaitFor(Sequence* waiter, NodeRef pending) {
+  waiter->waiting_on = pending;
+  waiter->waiting_until = {};
+  if (pending.is_none()) return;
+  const Sequence& owner = *Find(cache_.OwnerOf(pending));
+  const absl::Span<const int32_t> wanted =
+      absl::MakeConstSpan(waiter->tokens).first(waiter->num_reusable_tokens());
+  const auto differ =
+      std::mismatch(wanted.begin(), wanted.end(), owner.tokens.begin(), owner.tokens.end()).first;
+  const size_t num_shared = (differ - wanted.begin()) / config_.block_size;
+  waiter->waiting_until = owner.nodes[std::min(num_shared, owner.nodes.size()) - 1];
+}
+
+// What FindPrefix would say is PENDING next, without looking at all that is there: an owner keeps
+// its promises in order. REQUIRES: `waiting_until` is PENDING.
+NodeRef Scheduler::NextPromised(const Sequence& waiter) const {
+  const Sequence& owner = *Find(cache_.OwnerOf(waiter.waiting_until));
+  const auto kept = absl::MakeConstSpan(owner.nodes).first(owner.num_published);
+  return cache_.CanGoOnAfter(kept) ? owner.nodes[owner.num_published] : NodeRef{};
 }
 
 // Promises the full blocks of the prompt that follow what the sequence holds.
@@ -48,7 +72,7 @@ void Scheduler::PublishBlocks(Sequence* sequence) {
   while (sequence->publishes &&
          (sequence->num_published + 1) * block_size <= sequence->num_committed_tokens) {
     const int32_t i = sequence->num_published;
-    std::vector<BlockId> blocks(num_groups_);
+    absl::InlinedVector<BlockId, 2> blocks(num_groups_);
     for (int32_t group = 0; group < num_groups_; ++group) {
       blocks[group] = sequence->table.at(group, i);
     }
@@ -82,15 +106,19 @@ void Scheduler::LeavePrefix(Sequence* sequence) {
 // A sequence that others wait for runs at the highest priority among them.
 void Scheduler::OrderRunning() {
   for (Sequence* sequence : running_) {
-    sequence->effective_priority = sequence->request->priority;
+    sequence->effective_priority = sequence->priority;
   }
   for (Sequence* waiter : waiting_) {
     if (waiter->waiting_on.is_none()) continue;
     // The block it waited for may be there, and the one after it still promised.
-    if (!IsWaitingForPrefix(*waiter)) waiter->waiting_on = FindPrefix(*waiter).next_pending;
+    if (cache_.IsPending(waiter->waiting_until)) {
+      if (!IsWaitingForPrefix(*waiter)) waiter->waiting_on = NextPromised(*waiter);
+    } else {
+      WaitFor(waiter, FindPrefix(*waiter).next_pending);
+    }
     if (waiter->waiting_on.is_none()) continue;
     Sequence* const owner = Find(cache_.OwnerOf(waiter->waiting_on));
-    owner->effective_priority = std::max(owner->effective_priority, waiter->request->priority);
+    owner->effective_priority = std::max(owner->effective_priority, waiter->priority);
   }
   const auto comes_first = [](const Sequence* a, const Sequence* b) {
     if (a->effective_priority != b->effective_priority) {

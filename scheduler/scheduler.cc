@@ -40,8 +40,8 @@ Scheduler::Scheduler(const SchedulerConfig& config)
 Scheduler::~Scheduler() = default;
 
 bool Scheduler::QueueOrder::operator()(const Sequence* a, const Sequence* b) const {
-  if (a->request->priority != b->request->priority) {
-    return a->request->priority > b->request->priority;
+  if (a->priority != b->priority) {
+    return a->priority > b->priority;
   }
   return a->IsOlderThan(*b);
 }
@@ -97,6 +97,7 @@ void Scheduler::LeaveQueue(Sequence* sequence) {
   QUIRE_CHECK(waiting_.erase(sequence) == 1, "it waits");
   queued_tokens_ -= static_cast<int64_t>(sequence->tokens.size());
   sequence->waiting_on = {};
+  sequence->waiting_until = {};
 }
 
 void Scheduler::DropResources(Sequence* sequence) {
@@ -205,6 +206,7 @@ int32_t Scheduler::FirstBlockSeen(int32_t group, int32_t position) const {
 void Scheduler::DropOutOfWindow() {
   for (Sequence* sequence : running_) {
     for (int32_t group = 0; group < num_groups_; ++group) {
+      if (config_.group_windows[group] == 0) continue;
       sequence->table.DropBefore(group, FirstBlockSeen(group, sequence->num_computed_tokens),
                                  sequence->last_step, &pool_);
     }
@@ -258,13 +260,17 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   planned.num_tokens = num_tokens;
   const int32_t end = planned.first_position + num_tokens;
   const absl::Span<const int32_t> tokens = sequence->tokens;
-  const size_t num_before = std::min(static_cast<size_t>(planned.first_position), tokens.size());
-  const absl::Span<const int32_t> known = tokens.subspan(num_before, num_tokens);
-  planned.token_ids.assign(known.begin(), known.end());
-  planned.token_ids.resize(num_tokens, -1 - sequence->seq_slot);
+  const size_t begin = std::min(static_cast<size_t>(planned.first_position), tokens.size());
+  if (num_tokens == 1 && begin + 1 == tokens.size()) {
+    planned.token_ids.push_back(sequence->last_token);
+  } else {
+    const absl::Span<const int32_t> known = tokens.subspan(begin, num_tokens);
+    planned.token_ids.assign(known.begin(), known.end());
+    planned.token_ids.resize(num_tokens, -1 - sequence->seq_slot);
+  }
   planned.block_tables = sequence->table.ids();
   planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
-  if (end == sequence->num_tokens() && sequence->request->max_tokens > 0) {
+  if (end == sequence->num_tokens() && sequence->max_tokens > 0) {
     planned.first_choice = sequence->choice;
     planned.num_draws = 1 + (sequence->num_draws_in_flight == 0 ? sequence->num_unborn : 0);
   }

@@ -222,6 +222,8 @@ class Scheduler {
   // prefix_wait.cc: who computes a prefix, who waits for it, who publishes.
   PrefixMatch FindPrefix(const Sequence& sequence) const;
   bool IsWaitingForPrefix(const Sequence& sequence) const;
+  void WaitFor(Sequence* waiter, NodeRef pending);
+  NodeRef NextPromised(const Sequence& waiter) const;
   void PromiseBlocks(Sequence* sequence);
   void PublishBlocks(Sequence* sequence);
   void LeavePrefix(Sequence* sequence);

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+
 #include "paged_kv/block_pool.h"
 #include "paged_kv/block_table.h"
 #include "paged_kv/prefix_cache.h"
@@ -24,25 +26,28 @@ struct Sequence {
   Sequence(SequenceId sequence_id, std::shared_ptr<const Request> its_request, int32_t num_groups)
       : id(sequence_id),
         request(std::move(its_request)),
+        prompt_length(static_cast<int32_t>(request->prompt_token_ids.size())),
+        max_tokens(request->max_tokens),
+        priority(request->priority),
+        wants_prompt_rows(request->logits == LogitsWanted::kPromptAndGenerated ||
+                          request->num_prompt_logprobs >= 0),
+        stop_token_ids(request->stop_token_ids.begin(), request->stop_token_ids.end()),
         tokens(request->prompt_token_ids),
+        last_token(tokens.back()),
         table(num_groups) {}
 
-  int32_t num_prompt_tokens() const {
-    return static_cast<int32_t>(request->prompt_token_ids.size());
-  }
+  int32_t num_prompt_tokens() const { return prompt_length; }
   int32_t num_generated() const {
     return static_cast<int32_t>(tokens.size()) - num_prompt_tokens();
   }
   // Tokens known, and those that steps in flight are drawing.
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()) + num_draws_in_flight; }
   // Positions whose keys and values it ever needs: the last token drawn is not computed.
-  int32_t max_positions() const {
-    return num_prompt_tokens() + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
-  }
+  int32_t max_positions() const { return prompt_length + (max_tokens > 0 ? max_tokens - 1 : 0); }
   // Rows left to plan with what is known now.
   int32_t num_remaining() const {
     const int32_t num_drawn = num_generated() + num_draws_in_flight;
-    const bool is_all_drawn = request->max_tokens > 0 && num_drawn >= request->max_tokens;
+    const bool is_all_drawn = max_tokens > 0 && num_drawn >= max_tokens;
     return is_all_drawn ? 0 : num_tokens() - num_computed_tokens;
   }
   // When it is to end whatever it has by then.
@@ -57,9 +62,11 @@ struct Sequence {
   bool is_decoding() const { return num_tokens() > num_prompt_tokens() && num_remaining() == 1; }
   // The logits of the prompt's row at `position` are still owed to the listener.
   bool WantsPromptRow(int32_t position) const {
-    const bool are_wanted =
-        request->logits == LogitsWanted::kPromptAndGenerated || request->num_prompt_logprobs >= 0;
-    return are_wanted && position >= num_prompt_rows_told && position < num_prompt_tokens();
+    return wants_prompt_rows && position >= num_prompt_rows_told && position < prompt_length;
+  }
+  void AppendToken(int32_t token_id) {
+    tokens.push_back(token_id);
+    last_token = token_id;
   }
   // Tokens that the prefix cache may stand in for: all, but for prompt rows that are owed.
   int32_t num_reusable_tokens() const {
@@ -69,13 +76,20 @@ struct Sequence {
 
   const SequenceId id;
   const std::shared_ptr<const Request> request;
+  // Of the request: every step needs them of every sequence, and would find them far apart there.
+  const int32_t prompt_length;
+  const int32_t max_tokens;
+  const int32_t priority;
+  const bool wants_prompt_rows;
+  const absl::InlinedVector<int32_t, 4> stop_token_ids;
   int32_t num_unborn = 0;  // choices that come out of this one when the prompt is computed
   uint32_t choice = 0;     // among the request's; the others' ids are id - choice + theirs
   uint64_t arrival = 0;    // order of Add
   TimeUs added_at = 0;
   TimeUs first_scheduled_at = kNever;
 
-  std::vector<int32_t> tokens;       // prompt, then generated
+  std::vector<int32_t> tokens;       // prompt, then generated; grows by AppendToken only
+  int32_t last_token;                // of `tokens`, all that a decoding step needs of them
   int32_t num_computed_tokens = 0;   // positions planned or computed since admission
   int32_t num_committed_tokens = 0;  // positions whose KV is known to be good
   int32_t num_draws_in_flight = 0;
@@ -99,7 +113,8 @@ struct Sequence {
   bool publishes = false;  // false as soon as one of its blocks stays private
 
   // WAITING only.
-  NodeRef waiting_on;  // a PENDING node of a running sequence
+  NodeRef waiting_on;     // a PENDING node of a running sequence, the next one that it needs
+  NodeRef waiting_until;  // the last one that it needs of those which that sequence has promised
 };
 
 }  // namespace quire
