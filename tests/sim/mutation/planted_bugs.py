@@ -131,8 +131,8 @@ PREFIXES = [
         "rows that the client asked for are not computed"),
     PlantedBug(
         "a part of somebody else's child", MATCH,
-        "if (node.parent != parent || !IsComplete(node) ||",
-        "if (!IsComplete(node) ||",
+        "if (node.parent != parent || common <=",
+        "if (common <=",
         "the copied block has other tokens before it"),
     PlantedBug(
         "skip a Hold", MATCH,
@@ -277,8 +277,8 @@ LIVES = [
         "NaN in KV is published and served to others"),
     PlantedBug(
         "one token too many", COMMIT,
-        "sequence->num_generated() >= request.max_tokens",
-        "sequence->num_generated() > request.max_tokens",
+        "sequence->num_generated() >= sequence->max_tokens",
+        "sequence->num_generated() > sequence->max_tokens",
         "max_tokens off by one"),
     PlantedBug(
         "all choices get the first one's token", COMMIT,
