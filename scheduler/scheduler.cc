@@ -270,6 +270,11 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   }
   planned.block_tables = sequence->table.ids();
   planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
+  // What others read too is never written. Blocks after the first one were taken just now.
+  for (int32_t group = 0; group < num_groups_ && num_tokens > planned.last_row_cached; ++group) {
+    const BlockId block = sequence->table.at(group, planned.first_position / config_.block_size);
+    QUIRE_CHECK(pool_.num_holders(block) == 1 && !pool_.is_cached(block), "writes its own block");
+  }
   if (end == sequence->num_tokens() && sequence->max_tokens > 0) {
     planned.first_choice = sequence->choice;
     planned.num_draws = 1 + (sequence->num_draws_in_flight == 0 ? sequence->num_unborn : 0);
