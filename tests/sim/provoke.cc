@@ -51,7 +51,8 @@ void World::GiveLimit(Request* request) const {
 }
 
 void World::ProvokeTarget() {
-  if (num_provoked_ >= kMostProvoked) return;
+  const bool comes_by_itself = scenario_.target.event >= SimEvent::kStop;
+  if (comes_by_itself || num_provoked_ >= kMostProvoked) return;
   std::vector<SequenceId> met;
   for (const auto& [id, live] : ledger_->live()) {
     if (live.is_added && live.state == scenario_.target.state) met.push_back(id);

@@ -78,7 +78,11 @@ void World::ShapeConfigForTarget() {
     touched_ = -1;
   }
   if (state == SimState::kRecompute || state == SimState::kRecomputeInFlight) {
-    config_.max_num_batched_tokens = config_.max_num_seqs + random_.Pick(1, 3);
+    // Long recomputes, while others need a block every other step.
+    config_.block_size = 2;
+    config_.num_blocks = num_groups * random_.Pick(40, 80);
+    config_.max_preemptions = 3;
+    config_.max_num_batched_tokens = config_.max_num_seqs + random_.Pick(1, 2);
   }
   if (state == SimState::kPreemptedInFlight) config_.max_steps_in_flight = 2;
   if (state == SimState::kWaitsForPrefix) {

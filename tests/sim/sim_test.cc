@@ -1,27 +1,27 @@
 // Random scenarios, checked in full. The first line printed says the first seed.
 //   QUIRE_SIM_SEED=n         plays scenario n alone and prints every step
-//   QUIRE_SIM_FIRST_SEED=n   instead of today's
-//   QUIRE_SIM_SECONDS=n      how long random scenarios are played
+//   QUIRE_SIM_TARGET=n       beside it: that of the n-th pair of state and event, without other
+//   faults QUIRE_SIM_FIRST_SEED=n   instead of today's QUIRE_SIM_SECONDS=n      how long random
+//   scenarios are played
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "tests/sim/world.h"
+#include "tests/testing/test_files.h"
 
 namespace quire {
 namespace {
 
-uint64_t current_seed = 0;
+std::string how_to_replay;
 
 // A CHECK that fails ends the process: say for which seed.
-void PrintSeed(int /*signal*/) {
-  std::fprintf(stderr, "replay with QUIRE_SIM_SEED=%llu\n",
-               static_cast<unsigned long long>(current_seed));
-}
+void PrintSeed(int /*signal*/) { std::fprintf(stderr, "%s\n", how_to_replay.c_str()); }
 
 uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
   const char* const text = std::getenv(variable);
@@ -37,20 +37,14 @@ uint64_t FirstSeed() {
   return NumberFrom("QUIRE_SIM_FIRST_SEED", static_cast<uint64_t>(days) << 32);
 }
 
+// Every now and then, one of the traces that are here.
 const std::vector<TraceRequest>* TraceFor(uint64_t seed) {
   static const std::vector<TraceRequest> traces[] = {
-      ReadTrace(std::string(std::getenv("QUIRE_TEST_DATA") == nullptr
-                                ? ""
-                                : std::getenv("QUIRE_TEST_DATA")) +
-                "/traces/lengths.jsonl"),
-      ReadTrace(
-          std::string(std::getenv("QUIRE_GOLDEN") == nullptr ? "" : std::getenv("QUIRE_GOLDEN")) +
-          "/../traces/conversation_trace.jsonl"),
-      ReadTrace(
-          std::string(std::getenv("QUIRE_GOLDEN") == nullptr ? "" : std::getenv("QUIRE_GOLDEN")) +
-          "/../traces/synthetic_trace.jsonl")};
-  if (seed % 16 >= 3 || traces[seed % 16].empty()) return nullptr;
-  return &traces[seed % 16];
+      ReadTrace(OwnGoldenPath("traces/lengths.jsonl")),
+      ReadTrace(ThirdPartyGoldenPath("../traces/conversation_trace.jsonl")),
+      ReadTrace(ThirdPartyGoldenPath("../traces/synthetic_trace.jsonl"))};
+  const uint64_t which = seed % 16;
+  return which < std::size(traces) && !traces[which].empty() ? &traces[which] : nullptr;
 }
 
 // Which pairs are aimed at, in turn: those that are rarely met otherwise more often.
@@ -61,11 +55,18 @@ std::vector<SimPair> Targets() {
         pair.state == SimState::kWaitsForPrefix || pair.state == SimState::kPrefill ||
         (pair.state >= SimState::kPreempted && pair.state <= SimState::kPreemptedInFlight) ||
         pair.state >= SimState::kRecompute;
-    // Once a scenario at most.
+    // Once a scenario at most, or several scenarios' time at once.
     const bool is_rare_event =
-        pair.event == SimEvent::kFirstSignal || pair.event == SimEvent::kSecondSignal;
+        pair.event == SimEvent::kFirstSignal || pair.event == SimEvent::kSecondSignal ||
+        pair.event == SimEvent::kDeadline || pair.event == SimEvent::kTimeLimit;
     targets.insert(targets.end(), 1 + 2 * is_rare_state + 3 * (is_rare_state && is_rare_event),
                    pair);
+  }
+  // These come by themselves, where a scenario is made for them.
+  for (const SimPair pair : {SimPair{SimState::kRecompute, SimEvent::kPreempt},
+                             SimPair{SimState::kRecomputeInFlight, SimEvent::kPreempt},
+                             SimPair{SimState::kPreemptedInFlight, SimEvent::kStop}}) {
+    targets.insert(targets.end(), 12, pair);
   }
   return targets;
 }
@@ -81,22 +82,34 @@ SimScenario ScenarioOf(uint64_t seed) {
   return scenario;
 }
 
+// The `target`-th pair alone, so that nothing else explains what happens.
+SimScenario ScenarioAimedAt(size_t target, uint64_t seed) {
+  SimScenario scenario;
+  scenario.seed = seed;
+  scenario.target = ProvokedPairs()[target];
+  scenario.has_other_faults = false;
+  return scenario;
+}
+
 // False: it failed.
-bool Play(const SimScenario& scenario, Coverage* coverage) {
+bool Play(const SimScenario& scenario, const std::string& replay, Coverage* coverage) {
+  how_to_replay = "replay with " + replay;
   std::signal(SIGABRT, PrintSeed);
-  current_seed = scenario.seed;
   const std::string wrong = World(scenario, coverage).Play();
   if (wrong.empty()) return true;
-  ADD_FAILURE() << wrong << "\n  replay with QUIRE_SIM_SEED=" << scenario.seed;
+  ADD_FAILURE() << wrong << "\n  " << how_to_replay;
   return false;
 }
 
 TEST(SimTest, RandomTrafficAndFaultsServeEveryTokenRightAndEndEverySequenceOnce) {
   Coverage coverage;
   if (std::getenv("QUIRE_SIM_SEED") != nullptr) {
-    SimScenario scenario = ScenarioOf(NumberFrom("QUIRE_SIM_SEED", 0));
+    const uint64_t seed = NumberFrom("QUIRE_SIM_SEED", 0);
+    const bool is_aimed = std::getenv("QUIRE_SIM_TARGET") != nullptr;
+    SimScenario scenario =
+        is_aimed ? ScenarioAimedAt(NumberFrom("QUIRE_SIM_TARGET", 0), seed) : ScenarioOf(seed);
     scenario.prints = true;
-    Play(scenario, &coverage);
+    Play(scenario, "the same", &coverage);
     return;
   }
   const uint64_t first = FirstSeed();
@@ -105,7 +118,8 @@ TEST(SimTest, RandomTrafficAndFaultsServeEveryTokenRightAndEndEverySequenceOnce)
       std::chrono::steady_clock::now() + std::chrono::seconds(NumberFrom("QUIRE_SIM_SECONDS", 20));
   // On a machine so busy that the time is over too soon, the counts still mean something.
   for (uint64_t i = 0; i < 300 || std::chrono::steady_clock::now() < end; ++i) {
-    if (!Play(ScenarioOf(first + i), &coverage)) return;
+    const std::string replay = absl::StrCat("QUIRE_SIM_SEED=", first + i);
+    if (!Play(ScenarioOf(first + i), replay, &coverage)) return;
   }
   std::printf("%s\n%s\n", coverage.Summary().c_str(), coverage.Table().c_str());
   EXPECT_GE(coverage.eventful_steps * 20, coverage.steps) << "at least 5 % of the steps";
@@ -114,23 +128,23 @@ TEST(SimTest, RandomTrafficAndFaultsServeEveryTokenRightAndEndEverySequenceOnce)
   EXPECT_GT(coverage.copies, 0);
   EXPECT_GT(coverage.draws_of_several, 0);
   EXPECT_GT(coverage.failed_steps, 0);
+  for (int i = 0; i <= static_cast<int>(EndReason::kEngineFailed); ++i) {
+    EXPECT_GT(coverage.ends[i], 0) << EndReasonName(static_cast<EndReason>(i));
+  }
 }
 
-// Each fault alone, so that nothing else explains what happens.
 TEST(SimTest, EveryEventMeetsEveryStateThatItCanMeet) {
   const uint64_t first = FirstSeed() + (uint64_t{1} << 31);
   Coverage coverage;
-  for (const SimPair pair : ProvokedPairs()) {
-    const int64_t& met =
-        coverage.met[static_cast<size_t>(pair.state)][static_cast<size_t>(pair.event)];
+  const std::vector<SimPair> pairs = ProvokedPairs();
+  for (size_t target = 0; target < pairs.size(); ++target) {
+    const auto [state, event] = pairs[target];
+    const int64_t& met = coverage.met[static_cast<size_t>(state)][static_cast<size_t>(event)];
     for (uint64_t i = 0; met < 3; ++i) {
-      ASSERT_LT(i, 300) << "state " << static_cast<int>(pair.state) << ", event "
-                        << static_cast<int>(pair.event);
-      SimScenario scenario;
-      scenario.seed = first + i;
-      scenario.target = pair;
-      scenario.has_other_faults = false;
-      if (!Play(scenario, &coverage)) return;
+      const std::string replay =
+          absl::StrCat("QUIRE_SIM_SEED=", first + i, " QUIRE_SIM_TARGET=", target);
+      ASSERT_LT(i, 300) << "never met: " << replay;
+      if (!Play(ScenarioAimedAt(target, first + i), replay, &coverage)) return;
     }
   }
   std::printf("%s\n", coverage.Table().c_str());

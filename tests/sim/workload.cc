@@ -160,7 +160,8 @@ void Workload::AddRules(Request* request) {
   if (random_.Chance(25)) request->num_choices = random_.Pick(2, 5);
   if (random_.Chance(10)) request->logits = static_cast<LogitsWanted>(random_.Pick(1, 2));
   if (random_.Chance(6)) request->num_prompt_logprobs = 0;
-  if (request->max_tokens == 0 || !random_.Chance(stops_early_ ? 60 : 10)) return;
+  const int32_t stops_percent = stops_early_ ? 60 : contends_ ? 30 : 10;
+  if (request->max_tokens == 0 || !random_.Chance(stops_percent)) return;
   // A token that it is going to draw, so that it does stop: known beforehand, like everything.
   const ShadowTruth truth(*request, 0, config_.group_windows, vocab_size_);
   const auto num_prompt = static_cast<int32_t>(request->prompt_token_ids.size());
