@@ -66,7 +66,7 @@ std::vector<SimPair> Targets() {
   for (const SimPair pair : {SimPair{SimState::kRecompute, SimEvent::kPreempt},
                              SimPair{SimState::kRecomputeInFlight, SimEvent::kPreempt},
                              SimPair{SimState::kPreemptedInFlight, SimEvent::kStop}}) {
-    targets.insert(targets.end(), 12, pair);
+    targets.insert(targets.end(), 40, pair);
   }
   return targets;
 }

@@ -143,7 +143,7 @@ PREFIXES = [
         "publish before commit", SCHEDULER,
         "sequence->num_computed_tokens = end;\n",
         "sequence->num_computed_tokens = end;\n"
-        "  if (end <= num_known) {\n"
+        "  if (end <= static_cast<int32_t>(tokens.size())) {\n"
         "    sequence->num_committed_tokens = end;\n"
         "    PublishBlocks(sequence);\n"
         "  }\n",
