@@ -68,7 +68,7 @@ void AddEngineMetrics(const ServingModel& model, std::vector<MetricFamily>* fami
             {{{"state", "cached"}}, static_cast<double>(stats.blocks_cached)},
             {{{"state", "free"}}, static_cast<double>(free)}});
   AddGauge(families, "quire_kv_blocks_leaked",
-           "KV blocks that are held though nothing runs: 0, or Quire has a bug",
+           "KV blocks held though nothing runs, or fenced though no step is under way: 0, or a bug",
            {{{}, static_cast<double>(stats.blocks_leaked)}});
   AddCounter(families, "quire_invariant_checks_total",
              "Plans and commits after which all of the scheduler's counts agreed",

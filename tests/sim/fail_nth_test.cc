@@ -174,7 +174,9 @@ TEST(FailNthTest, ScenarioWithoutAFailureHasAllThatCanGoWrong) {
     EXPECT_EQ(outcome.num_complete, static_cast<int32_t>(kNumChoices));
     EXPECT_EQ(outcome.num_preemptions > 0, configs[i].admission == AdmissionMode::kOptimistic);
     EXPECT_EQ(outcome.num_hit_tokens > 0, configs[i].prefix_caching);
-    EXPECT_EQ(outcome.num_copies > 0, configs[i].group_windows.size() == 1);
+    if (configs[i].group_windows.size() == 1) {
+      EXPECT_GT(outcome.num_copies, 0);
+    }
   }
 }
 

@@ -38,9 +38,9 @@ void Ledger::Submitted(SequenceId id, std::shared_ptr<Request> request) {
   }
 }
 
-// Why a request can never be served; "" if it can. Of window groups, which need less than a block
-// for each block_size positions, it knows nothing.
-std::string Ledger::WhyImpossible(const LiveSequence& sequence) const {
+// Why a request can never be served; "" if it can. Window groups need at most a block for each
+// block_size positions; `at_most`: they are reckoned like that, else they are reckoned as nothing.
+std::string Ledger::WhyImpossible(const LiveSequence& sequence, bool at_most) const {
   const Request& request = *sequence.request;
   const int32_t prompt = sequence.num_prompt();
   if (config_.max_model_len > 0 && prompt + request.max_tokens > config_.max_model_len) {
@@ -49,9 +49,17 @@ std::string Ledger::WhyImpossible(const LiveSequence& sequence) const {
   const int32_t positions = prompt + std::max(0, request.max_tokens - 1);
   int32_t blocks = 0;
   for (const int32_t window : config_.group_windows) {
-    if (window == 0) blocks += (positions + config_.block_size - 1) / config_.block_size;
+    if (window > 0 && !at_most) continue;
+    blocks += (positions + config_.block_size - 1) / config_.block_size;
   }
   return blocks > config_.num_blocks ? "REQUEST_EXCEEDS_KV_CAPACITY: " : "";
+}
+
+bool Ledger::IsQueueFull(const LiveSequence& sequence, const SchedulerStats& before) const {
+  const bool is_long =
+      config_.max_queued_prefill_tokens > 0 && before.num_waiting > 0 &&
+      before.queued_prefill_tokens + sequence.num_prompt() > config_.max_queued_prefill_tokens;
+  return is_long || before.num_waiting >= config_.max_queued_requests;
 }
 
 void Ledger::Added(SequenceId id, const absl::StatusOr<AddResult>& added,
@@ -64,7 +72,7 @@ void Ledger::Added(SequenceId id, const absl::StatusOr<AddResult>& added,
     for (int32_t choice = 0; choice < request->num_choices; ++choice) live_.erase(id + choice);
     return;
   }
-  if (before.num_waiting >= config_.max_queued_requests || !WhyImpossible(first).empty()) {
+  if (IsQueueFull(first, before) || !WhyImpossible(first, false).empty()) {
     verdict_.Fail("accepted, and there is no room for it");
   }
   int32_t ahead = 0;
@@ -87,19 +95,11 @@ void Ledger::Added(SequenceId id, const absl::StatusOr<AddResult>& added,
 
 void Ledger::CheckRefusal(const LiveSequence& sequence, const absl::Status& status,
                           const SchedulerStats& before) {
-  std::string reason = WhyImpossible(sequence);
-  const bool has_window = std::any_of(config_.group_windows.begin(), config_.group_windows.end(),
-                                      [](int32_t window) { return window > 0; });
-  if (reason.empty() && has_window &&
-      absl::StartsWith(status.message(), "REQUEST_EXCEEDS_KV_CAPACITY: ")) {
-    return;
+  std::string reason = WhyImpossible(sequence, false);
+  if (reason.empty() && absl::StartsWith(status.message(), "REQUEST_EXCEEDS_KV_CAPACITY: ")) {
+    reason = WhyImpossible(sequence, true);
   }
-  const bool is_long =
-      config_.max_queued_prefill_tokens > 0 && before.num_waiting > 0 &&
-      before.queued_prefill_tokens + sequence.num_prompt() > config_.max_queued_prefill_tokens;
-  if (reason.empty() && (is_long || before.num_waiting >= config_.max_queued_requests)) {
-    reason = "QUEUE_FULL: ";
-  }
+  if (reason.empty() && IsQueueFull(sequence, before)) reason = "QUEUE_FULL: ";
   if (reason.empty()) verdict_.Fail(absl::StrCat("refused without need: ", status.ToString()));
   if (!absl::StartsWith(status.message(), reason)) {
     verdict_.Fail(absl::StrCat("refused with ", status.ToString(), " instead of ", reason));
@@ -161,13 +161,14 @@ void Ledger::PlannedOne(const PlannedSequence& planned, TimeUs now) {
   sequence.num_kv_rows += num_kv_rows;
   expected_.num_kv_rows += num_kv_rows;
   if (sequence.first_scheduled_at == kNever) {
+    const int32_t matched = planned.first_position + (planned.last_row_cached ? 1 : 0);
     // Later choices are scheduled with the first one: the step that computes the prompt is theirs.
     for (int32_t i = 0; i < sequence.request->num_choices; ++i) {
       const auto other = live_.find(sequence.first_id + i);
-      if (other != live_.end()) other->second.first_scheduled_at = now;
+      if (other == live_.end()) continue;
+      other->second.first_scheduled_at = now;
+      other->second.cached_tokens = matched;
     }
-    const int32_t matched = planned.first_position + (planned.last_row_cached ? 1 : 0);
-    sequence.cached_tokens = matched;
     expected_.prefix_query_tokens += sequence.num_prompt();
     expected_.prefix_hit_tokens += matched;
     coverage_.hit_tokens += matched;
@@ -201,9 +202,7 @@ void Ledger::CheckPlanned(const PlannedSequence& planned, const LiveSequence& se
   if (planned.num_draws > 0) {
     // Choices are drawn from the prompt's last row only, each once.
     const bool from_prompt = end == num_prompt && sequence.num_told == 0;
-    const int32_t draws = from_prompt && sequence.choice == 0 && sequence.num_told == 0
-                              ? sequence.request->num_choices
-                              : 1;
+    const int32_t draws = from_prompt && sequence.choice == 0 ? sequence.request->num_choices : 1;
     if (planned.num_draws != draws) fail(absl::StrCat(planned.num_draws, " draws, not ", draws));
     if (planned.first_choice != sequence.choice) fail("another choice");
     if (end < num_known) fail("draws a token that is there");
@@ -314,12 +313,11 @@ void Ledger::CheckEndReason(const EndedSequence& end, const LiveSequence& sequen
 
 void Ledger::CheckUsage(const EndedSequence& end, const LiveSequence& sequence) {
   const int32_t num_prompt = sequence.num_prompt();
-  // Later choices have no cached tokens of their own.
-  const bool is_unborn = sequence.state == SimState::kUnborn && sequence.num_told == 0;
-  const int32_t cached = is_unborn ? live_.contains(sequence.first_id)
-                                         ? live_.at(sequence.first_id).cached_tokens
-                                         : end.cached_tokens
-                                   : sequence.cached_tokens;
+  // Later choices end with the first one's numbers as long as they have not come out of it, and
+  // have no cached tokens of their own then.
+  const bool is_unborn = sequence.state == SimState::kUnborn && sequence.num_told == 0 &&
+                         end.reason != EndReason::kNoTokenAllowed;
+  const int32_t cached = sequence.choice == 0 || is_unborn ? sequence.cached_tokens : 0;
   const bool is_right = end.id == sequence.first_id + end.choice && end.choice == sequence.choice &&
                         end.prompt_tokens == num_prompt &&
                         end.completion_tokens == sequence.num_told && end.cached_tokens == cached &&
@@ -340,8 +338,7 @@ void Ledger::CheckUsage(const EndedSequence& end, const LiveSequence& sequence) 
   // Run-ahead may have computed the row of a stop token, and one behind a length.
   const int64_t rows = num_prompt + std::max(0, end.completion_tokens - 1);
   const int64_t computed = sequence.num_kv_rows + sequence.cached_tokens;
-  const int32_t ahead =
-      is_whole && end.reason == EndReason::kStop ? config_.max_steps_in_flight : 0;
+  const int32_t ahead = end.reason == EndReason::kStop ? config_.max_steps_in_flight : 0;
   if (sequence.num_preemptions == 0 && (computed < rows || computed > rows + ahead)) {
     verdict_.Fail(absl::StrCat("sequence ", end.id, " computed ", computed, " rows, not ", rows));
   }

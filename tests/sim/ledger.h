@@ -103,7 +103,8 @@ class Ledger {
  private:
   void CheckRefusal(const LiveSequence& sequence, const absl::Status& status,
                     const SchedulerStats& before);
-  std::string WhyImpossible(const LiveSequence& sequence) const;
+  std::string WhyImpossible(const LiveSequence& sequence, bool at_most) const;
+  bool IsQueueFull(const LiveSequence& sequence, const SchedulerStats& before) const;
   void PlannedOne(const PlannedSequence& planned, TimeUs now);
   void CheckPlanned(const PlannedSequence& planned, const LiveSequence& sequence);
   void Told(const NewToken& token);

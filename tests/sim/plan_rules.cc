@@ -7,16 +7,15 @@
 
 namespace quire {
 
-void PlanRules::Before(const Scheduler& scheduler, const Ledger& ledger, bool in_flight) {
+void PlanRules::Before(const Scheduler& scheduler, const Ledger& ledger) {
   ran_.clear();
   decoded_.clear();
   waited_.clear();
-  in_flight_ = in_flight;
   for (const auto& [id, live] : ledger.live()) {
     const Sequence* const sequence = scheduler.Look(id);
     if (sequence == nullptr) continue;
     if (sequence->is_running) ran_.insert(id);
-    const int32_t drawn = live.num_told + (sequence->num_draws_in_flight > 0 ? 1 : 0);
+    const int32_t drawn = live.num_told + sequence->num_draws_in_flight;
     const int32_t last = live.num_prompt() + drawn - 1;
     if (sequence->is_running && drawn > 0 && drawn < live.request->max_tokens &&
         sequence->num_computed_tokens == last) {
@@ -24,7 +23,6 @@ void PlanRules::Before(const Scheduler& scheduler, const Ledger& ledger, bool in
     }
     if (!sequence->is_running) waited_.insert({id, sequence->waiting_on});
   }
-  num_waiting_ = scheduler.Stats().num_waiting;
   num_preemptions_ = scheduler.Stats().num_preemptions;
 }
 
@@ -33,7 +31,6 @@ void PlanRules::After(const Scheduler& scheduler, const StepPlan& plan, Ledger* 
   for (const PlannedSequence& planned : plan.sequences) planned_.insert(planned.id);
   has_preempted_ = scheduler.Stats().num_preemptions != num_preemptions_;
   CheckWrites(scheduler, plan);
-  CheckMoves(scheduler, plan);
   CheckRunning(scheduler, *ledger);
   CheckChunks(scheduler, plan, *ledger);
   CheckTime(plan);
@@ -57,14 +54,6 @@ void PlanRules::CheckWrites(const Scheduler& scheduler, const StepPlan& plan) {
                                    " that is shared or published"));
       }
     }
-  }
-}
-
-// If anything waits and nothing runs, something is admitted or fails in this very step.
-void PlanRules::CheckMoves(const Scheduler& scheduler, const StepPlan& plan) {
-  const bool may_wait = in_flight_ || scheduler.pool().num_touched() < config_.num_blocks;
-  if (num_waiting_ > 0 && ran_.empty() && !may_wait && plan.num_tokens == 0 && plan.ended.empty()) {
-    verdict_.Fail(absl::StrCat("nothing moves: ", scheduler.Dump()));
   }
 }
 
@@ -179,7 +168,7 @@ void PlanRules::CheckPassing(const Scheduler& scheduler, Ledger* ledger) {
   for (const SequenceId id : planned_) {
     if (ran_.contains(id)) continue;
     const LiveSequence& passing = ledger->live().at(id);
-    for (const auto& [passed_id, was_waiting_on] : waited_) {
+    for (const auto& [passed_id, node] : waited_) {
       const auto found = ledger->live().find(passed_id);
       if (found == ledger->live().end() || !found->second.ComesBefore(passing)) continue;
       const Sequence* const passed = scheduler.Look(passed_id);
@@ -222,17 +211,14 @@ void PlanRules::CheckVictims(const Scheduler& scheduler, const Ledger& ledger) {
 
 // Who computes what others wait for runs at their priority.
 void PlanRules::CheckLentPriority(const Scheduler& scheduler, const Ledger& ledger) {
-  const auto is_same = [](NodeRef a, NodeRef b) {
-    return a.index == b.index && a.generation == b.generation;
-  };
   for (const auto& [id, node] : waited_) {
     const Sequence* const waiter = scheduler.Look(id);
-    if (node.is_none() || waiter == nullptr || !is_same(waiter->waiting_on, node)) continue;
+    if (node.is_none() || waiter == nullptr || waiter->waiting_on != node) continue;
     for (const auto& [owner_id, live] : ledger.live()) {
       const Sequence* const owner = scheduler.Look(owner_id);
       if (owner == nullptr || !owner->is_running) continue;
       const bool owns = std::any_of(owner->nodes.begin() + owner->num_published, owner->nodes.end(),
-                                    [&](NodeRef own) { return is_same(own, node); });
+                                    [&](NodeRef own) { return own == node; });
       if (owns && owner->effective_priority < waiter->request->priority) {
         verdict_.Fail(absl::StrCat("sequence ", owner_id, " does not run at the priority of ", id));
       }

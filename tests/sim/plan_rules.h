@@ -21,8 +21,7 @@ class PlanRules {
       : config_(config), verdict_(*verdict), coverage_(*coverage) {}
 
   // Around each Plan. `ledger` has heard of the plan in the second call.
-  // `in_flight`: a step is.
-  void Before(const Scheduler& scheduler, const Ledger& ledger, bool in_flight);
+  void Before(const Scheduler& scheduler, const Ledger& ledger);
   void After(const Scheduler& scheduler, const StepPlan& plan, Ledger* ledger);
   // After each call.
   void CheckCached(const BlockPool& pool);
@@ -41,7 +40,6 @@ class PlanRules {
   void CheckPassing(const Scheduler& scheduler, Ledger* ledger);
   void CheckVictims(const Scheduler& scheduler, const Ledger& ledger);
   void CheckLentPriority(const Scheduler& scheduler, const Ledger& ledger);
-  void CheckMoves(const Scheduler& scheduler, const StepPlan& plan);
 
   const SchedulerConfig config_;
   Verdict& verdict_;
@@ -52,8 +50,6 @@ class PlanRules {
   std::set<SequenceId> ran_;
   std::set<SequenceId> decoded_;          // ran, with one row to go: their clients wait for a token
   std::map<SequenceId, NodeRef> waited_;  // for which node; or for blocks, a slot, a row
-  bool in_flight_ = false;
-  int32_t num_waiting_ = 0;
   int64_t num_preemptions_ = 0;
   // After it.
   std::set<SequenceId> planned_;

@@ -30,13 +30,13 @@ PrefixMatch CacheWorld::Match(const std::string& salt, const Tokens& tokens, int
   }
   SIM_REQUIRE_EQ(found.next_pending.is_none(), expected.next_pending == nullptr, of);
   if (expected.next_pending != nullptr) {
-    SIM_REQUIRE(IsSame(found.next_pending, expected.next_pending->ref), of);
+    SIM_REQUIRE(found.next_pending == expected.next_pending->ref, of);
   }
   SIM_REQUIRE_EQ(found.partial_tokens, expected.partial_tokens, of);
   SIM_REQUIRE_EQ(found.partial.is_none(), expected.partial_tokens == 0, of);
   SIM_REQUIRE(found.partial.is_none() ||
                   std::any_of(expected.partials.begin(), expected.partials.end(),
-                              [&](const auto* node) { return IsSame(node->ref, found.partial); }),
+                              [&](const auto* node) { return node->ref == found.partial; }),
               of);
   return found;
 }

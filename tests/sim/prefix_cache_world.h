@@ -240,13 +240,10 @@ class CacheWorld {
     if (computing_.empty()) return nullptr;
     return &*std::next(computing_.begin(), a % static_cast<int32_t>(computing_.size()));
   }
-  static bool IsSame(NodeRef a, NodeRef b) {
-    return a.index == b.index && a.generation == b.generation;
-  }
   // The model has the node, and it is still that one.
   bool IsThere(const Prefix& prefix, NodeRef ref) const {
     const NaivePrefixCache::Node* const node = model_.Find(prefix);
-    return node != nullptr && IsSame(node->ref, ref);
+    return node != nullptr && node->ref == ref;
   }
   // No two nodes ever have the same ref, but for one that is mended.
   void AddRef(const Prefix& prefix, NodeRef ref) {

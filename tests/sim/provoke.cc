@@ -92,8 +92,8 @@ bool World::CanBefall(SimEvent event, SequenceId id) {
 // The oldest step with rows of it.
 World::FlyingStep* World::StepWith(SequenceId id, bool with_draw) {
   for (FlyingStep& step : in_flight_) {
-    for (const PlannedSequence& part : step.parts) {
-      if (part.id == id && (part.num_draws > 0 || !with_draw)) return &step;
+    for (const FlyingPart& part : step.parts) {
+      if (part.id == id && (part.draws || !with_draw)) return &step;
     }
   }
   return nullptr;

@@ -33,7 +33,8 @@ TEST(SchedulerProperties, EverySequenceGetsItsTokensAndEndsOnceAndGivesAllBack) 
 // Shrunken lists of acts that once failed, as RapidCheck printed them, with their variant; none so
 // far. The one here is of the kind: a step is lost while another one reads what it wrote.
 TEST(SchedulerProperties, RegressionsStayFixed) {
-  EXPECT_EQ(Play<SchedulerWorld>(1, {{"Touch", 100},
+  EXPECT_EQ(Play<SchedulerWorld>(1, {{"Touch", 3},
+                                     {"Touch", 3},
                                      {"Add", 20, 4},
                                      {"Plan"},
                                      {"Plan"},

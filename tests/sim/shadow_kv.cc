@@ -139,7 +139,10 @@ std::string ShadowKv::MarkWrites(const Step& step) {
     }
   }
   for (const Copy& copy : step.copies) {
-    for (int32_t i = 0; i < copy.num_slots; ++i) is_poisoned_[copy.target] = false;
+    is_poisoned_[copy.target] = false;
+    for (int32_t i = 0; writes_land_early_ && i < copy.num_slots; ++i) {
+      SlotAt(copy.target, i) = Poison();
+    }
   }
   return "";
 }

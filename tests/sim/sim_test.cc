@@ -1,8 +1,6 @@
-// Random scenarios, checked in full. The first line printed says the first seed.
-//   QUIRE_SIM_SEED=n         plays scenario n alone and prints every step
-//   QUIRE_SIM_TARGET=n       beside it: that of the n-th pair of state and event, without other
-//   faults QUIRE_SIM_FIRST_SEED=n   instead of today's QUIRE_SIM_SECONDS=n      how long random
-//   scenarios are played
+// Random scenarios, checked in full. README.md says how to replay one: QUIRE_SIM_SEED plays that
+// one alone and prints every step, with QUIRE_SIM_TARGET aimed at that pair of state and event
+// without other faults; QUIRE_SIM_FIRST_SEED begins elsewhere, QUIRE_SIM_SECONDS plays for longer.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -37,7 +35,7 @@ uint64_t FirstSeed() {
   return NumberFrom("QUIRE_SIM_FIRST_SEED", static_cast<uint64_t>(days) << 32);
 }
 
-// Every now and then, one of the traces that are here.
+// Every now and then, one of the traces that are here: the only thing that a seed does not decide.
 const std::vector<TraceRequest>* TraceFor(uint64_t seed) {
   static const std::vector<TraceRequest> traces[] = {
       ReadTrace(OwnGoldenPath("traces/lengths.jsonl")),

@@ -24,9 +24,8 @@ namespace quire {
 // What World simulates; everything else comes from the seed.
 struct SimScenario {
   uint64_t seed = 0;
-  SimPair target;  // an event that is to meet a sequence in this state
-  int32_t num_requests = 40;
-  bool has_other_faults = true;                      // beside the target
+  SimPair target;                // an event that is to meet a sequence in this state
+  bool has_other_faults = true;  // beside the target
   const std::vector<TraceRequest>* trace = nullptr;  // requests to replay
   bool prints = false;                               // every step, for a replay
 };
@@ -42,7 +41,6 @@ class World {
   World(const SimScenario& scenario, Coverage* coverage);
   // "" or the first thing that went wrong.
   std::string Play();
-  std::string DescribeConfig() const;
 
  private:
   enum class What : uint8_t { kArrival, kClientGoes, kStepDone, kTouch, kSecondSignal, kWake };
@@ -56,15 +54,20 @@ class World {
       return at != other.at ? at > other.at : order > other.order;
     }
   };
+  struct FlyingPart {
+    SequenceId id = 0;
+    bool draws = false;
+  };
   struct FlyingStep {
     uint64_t id = 0;
     TimeUs done_at = 0;
-    std::vector<PlannedSequence> parts;  // without tokens and tables
+    std::vector<FlyingPart> parts;
     bool fails = false;
     std::set<SequenceId> broken;
     std::set<SequenceId> without_token;
   };
 
+  std::string DescribeConfig() const;
   void ChooseConfig();
   void ShapeConfigForTarget();
   bool NeedsPreemption() const;

@@ -139,7 +139,9 @@ class Run:
 
     def planted(self, bug):
         text = text_of(bug.file).replace(bug.old, bug.new)
-        self.judge(bug.name, bug.file, text, {"stands_for": bug.stands_for})
+        record = self.judge(bug.name, bug.file, text, {"stands_for": bug.stands_for})
+        if record["result"] == "NO_COMPILE":
+            raise SystemExit(f"run.py: '{bug.name}' does not compile: the code has moved on")
 
     def random_of_file(self, path, wanted, order):
         """Tries a file's mutants in their order until `wanted` have compiled."""

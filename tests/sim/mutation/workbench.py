@@ -10,7 +10,7 @@ import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 DEFAULT_TESTS = ("sim_test block_pool_properties_test prefix_cache_properties_test "
-                 "scheduler_properties_test")
+                 "scheduler_properties_test fail_nth_test")
 # Warnings are the compiler's tests, not the simulator's. An index past the end of a vector ends
 # the process, as it does in the build with AddressSanitizer that CI runs.
 CXX_FLAGS = "-O1 -w -D_GLIBCXX_ASSERTIONS"
