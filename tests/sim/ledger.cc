@@ -19,7 +19,7 @@ bool IsStop(const Request& request, int32_t token) {
 
 // ---- into the queue ----
 
-void Ledger::Submitted(SequenceId id, std::shared_ptr<Request> request) {
+void Ledger::Submitted(SequenceId id, const std::shared_ptr<Request>& request) {
   ++coverage_.requests;
   for (int32_t choice = 0; choice < request->num_choices; ++choice) {
     LiveSequence& sequence = live_[id + choice];

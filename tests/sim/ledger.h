@@ -79,7 +79,7 @@ class Ledger {
       : config_(config), vocab_size_(vocab_size), verdict_(*verdict), coverage_(*coverage) {}
 
   // A request is in the inbox: its choices are live from now on.
-  void Submitted(SequenceId id, std::shared_ptr<Request> request);
+  void Submitted(SequenceId id, const std::shared_ptr<Request>& request);
   // What Add made of it; `before`: what the scheduler said just before.
   void Added(SequenceId id, const absl::StatusOr<AddResult>& added, const Scheduler& scheduler,
              const SchedulerStats& before, TimeUs now);

@@ -212,13 +212,14 @@ void PlanRules::CheckVictims(const Scheduler& scheduler, const Ledger& ledger) {
 // Who computes what others wait for runs at their priority.
 void PlanRules::CheckLentPriority(const Scheduler& scheduler, const Ledger& ledger) {
   for (const auto& [id, node] : waited_) {
+    const NodeRef awaited = node;  // lambdas capture no bindings
     const Sequence* const waiter = scheduler.Look(id);
     if (node.is_none() || waiter == nullptr || waiter->waiting_on != node) continue;
     for (const auto& [owner_id, live] : ledger.live()) {
       const Sequence* const owner = scheduler.Look(owner_id);
       if (owner == nullptr || !owner->is_running) continue;
       const bool owns = std::any_of(owner->nodes.begin() + owner->num_published, owner->nodes.end(),
-                                    [&](NodeRef own) { return own == node; });
+                                    [awaited](NodeRef own) { return own == awaited; });
       if (owns && owner->effective_priority < waiter->request->priority) {
         verdict_.Fail(absl::StrCat("sequence ", owner_id, " does not run at the priority of ", id));
       }

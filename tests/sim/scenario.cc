@@ -78,7 +78,8 @@ void World::ShapeConfigForTarget() {
     touched_ = -1;
   }
   if (state == SimState::kRecompute || state == SimState::kRecomputeInFlight) {
-    // Long recomputes, while others need a block every other step.
+    // Long recomputes, of what no cache has, while others need a block every other step.
+    config_.prefix_caching = random_.Chance(20);
     config_.block_size = 2;
     config_.num_blocks = num_groups * random_.Pick(40, 80);
     config_.max_preemptions = 3;

@@ -31,7 +31,7 @@ std::string ShadowKv::Launch(const StepPlan& plan) {
     part.seen_at_launch = Seen(part, part.first_position, part.own_from);
   }
   for (Copy& copy : step.copies) copy.seen_at_launch = SeenOfCopy(copy);
-  const std::string wrong = MarkWrites(step);
+  std::string wrong = MarkWrites(step);
   launched_.push_back(std::move(step));
   return wrong;
 }
