@@ -68,6 +68,7 @@ MAX_COLUMNS = 100
 EXCEPTIONS = {
     ("tests/tidy_test.py", "words"): "names what it forbids",
     ("server/field_rules.cc", "function_size"): "a table: a row for each field of the API",
+    ("tests/sim/README.md", "file_size"): "tables: what was covered, which planted bugs are told",
     ("tests/server/field_cases.cc", "function_size"): "a table: a row for each field of the API",
 }
 # Headers that need more than FLAGS to compile alone: (pattern, flags).
