@@ -143,7 +143,7 @@ void Batch::FillGroupArrays(const StepPlan& plan) {
       row += max_blocks;
       for (int i = 0; i < sequence.num_tokens; ++i, ++slot) {
         const int position = sequence.first_position + i;
-        const bool cached = sequence.last_row_cached && i == sequence.num_tokens - 1;
+        const bool cached = i >= sequence.num_written();
         if (!cached) *slot = table[position / block_size_] * block_size_ + position % block_size_;
       }
     }

@@ -80,7 +80,7 @@ class BlockPool {
   // How often the block has been handed out: content read under another number is not this one.
   uint32_t generation(BlockId block) const { return blocks_[block].generation; }
 
-  // CHECK-fails unless states, lists and counts agree. O(num_blocks). For tests and idle time.
+  // CHECK-fails unless states, lists and counts agree. O(num_blocks). For tests.
   void CheckInvariants() const;
 
  private:

@@ -79,10 +79,8 @@ class PrefixCache : private BlockPool::IdleListener {
   // REQUIRES: nothing has changed since Match.
   void Hold(const PrefixMatch& match, BlockTable* table);
   // Computing can go on after these nodes, the first ones of a chain: window groups have what the
-  // next position sees. O(blocks in the windows).
+  // next position sees. O(blocks in the windows). REQUIRES: the nodes are VALID.
   bool CanGoOnAfter(absl::Span<const NodeRef> nodes) const;
-  // Blocks that Hold would turn from unheld to held.
-  int32_t CountUnheld(const PrefixMatch& match) const;
   // Blocks of a node, to copy from. [num_groups]
   absl::Span<const BlockId> BlocksOf(NodeRef node) const;
 
@@ -111,7 +109,7 @@ class PrefixCache : private BlockPool::IdleListener {
   // Evicts IDLE blocks until the pool has `count` FREE ones; false when that cannot be had.
   [[nodiscard]] bool MakeFree(int32_t count);
 
-  // CHECK-fails unless tree, indexes and pool agree. O(nodes + blocks). For tests and idle time.
+  // CHECK-fails unless tree, indexes and pool agree. O(nodes + blocks). For tests.
   void CheckInvariants() const;
 
  private:

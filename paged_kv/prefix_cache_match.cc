@@ -110,18 +110,6 @@ void PrefixCache::Hold(const PrefixMatch& match, BlockTable* table) {
   }
 }
 
-int32_t PrefixCache::CountUnheld(const PrefixMatch& match) const {
-  int32_t count = 0;
-  for (size_t i = 0; i < match.nodes.size(); ++i) {
-    const Node& node = nodes_[match.nodes[i].index];
-    for (size_t group = 0; group < windows_.size(); ++group) {
-      const bool is_visible = static_cast<int32_t>(i) >= match.first_block[group];
-      if (is_visible && pool_->num_holders(node.blocks[group]) == 0) ++count;
-    }
-  }
-  return count;
-}
-
 absl::Span<const BlockId> PrefixCache::BlocksOf(NodeRef node) const {
   QUIRE_CHECK(IsAlive(node), "the node is there");
   return nodes_[node.index].blocks;

@@ -200,7 +200,7 @@ void Scheduler::Admit(Sequence* sequence, const PrefixMatch& match, int32_t firs
 
   if (sequence->first_scheduled_at != kNever) return;  // counted when it was admitted first
   sequence->cached_tokens = match.num_tokens + match.partial_tokens;
-  counters_.prefix_query_tokens += sequence->num_prompt_tokens();
+  counters_.prefix_query_tokens += sequence->num_prompt_tokens;
   counters_.prefix_hit_tokens += sequence->cached_tokens;
 }
 

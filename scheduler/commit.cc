@@ -68,7 +68,7 @@ void Scheduler::CommitPart(const InFlightPart& part, const SequenceResult& resul
     for (int32_t i = 1; i < part.num_draws; ++i) drawn_.push_back(AddChoice(*sequence, i));
     sequence->num_unborn = 0;
     for (int32_t i = 0; i < part.num_draws; ++i) CommitToken(drawn_[i], result.token_ids[i], out);
-  } else if (sequence->max_tokens == 0 && end == sequence->num_prompt_tokens()) {
+  } else if (sequence->max_tokens == 0 && end == sequence->num_prompt_tokens) {
     EndSequence(sequence, EndReason::kLength, &out->ended);
   }
 }

@@ -15,7 +15,7 @@ Sequence* Scheduler::AddChoice(const Sequence& first, uint32_t choice) {
   sequence->arrival = first.arrival;
   sequence->added_at = first.added_at;
   sequence->first_scheduled_at = first.first_scheduled_at;
-  sequence->num_prompt_rows_told = first.num_prompt_tokens();
+  sequence->num_prompt_rows_told = first.num_prompt_tokens;
   EnterQueue(sequence);
   return sequence;
 }
@@ -26,7 +26,7 @@ const Sequence* Scheduler::ForkSource(const Sequence& sequence) const {
   if (sequence.choice == 0 || sequence.num_generated() != 1) return nullptr;
   const Sequence* const first = Find(sequence.id - sequence.choice);
   if (first == nullptr || !first->is_running) return nullptr;
-  const int32_t position = sequence.num_prompt_tokens();
+  const int32_t position = sequence.num_prompt_tokens;
   if (first->num_committed_tokens < position) return nullptr;
   for (int32_t group = 0; group < num_groups_; ++group) {
     if (first->table.first_held(group) > FirstBlockSeen(group, position)) return nullptr;
@@ -46,7 +46,7 @@ Scheduler::Head Scheduler::HeadOf(const Sequence& source, int32_t position) cons
 }
 
 Scheduler::Admission Scheduler::TryFork(Sequence* sequence, const Sequence& source, Draft* draft) {
-  const int32_t position = sequence->num_prompt_tokens();
+  const int32_t position = sequence->num_prompt_tokens;
   if (!draft->budget.HasLogitRow() || draft->budget.LargestChunk(position, 1, false) == 0) {
     return Admission::kNoBudget;
   }

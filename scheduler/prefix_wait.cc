@@ -54,7 +54,7 @@ void Scheduler::PromiseBlocks(Sequence* sequence) {
   const int32_t block_size = config_.block_size;
   const absl::Span<const int32_t> tokens = sequence->tokens;
   std::vector<NodeRef>& nodes = sequence->nodes;
-  const int32_t num_full = sequence->num_prompt_tokens() / block_size;
+  const int32_t num_full = sequence->num_prompt_tokens / block_size;
   for (auto i = static_cast<int32_t>(nodes.size()); i < num_full; ++i) {
     const absl::Span<const int32_t> block = tokens.subspan(i * block_size, block_size);
     const NodeRef parent =

@@ -69,6 +69,11 @@ struct Request {
   int32_t num_prompt_logprobs = -1;
   // Prefixes are shared only among requests of equal salt (tenant and whatever else divides them).
   std::string cache_salt;
+
+  // The logits, or the log-probabilities, of the prompt's rows go to the listener.
+  bool WantsPromptRows() const {
+    return logits == LogitsWanted::kPromptAndGenerated || num_prompt_logprobs >= 0;
+  }
 };
 
 // Why a sequence ended. Every sequence ends once, for one of these reasons.

@@ -120,7 +120,7 @@ void Scheduler::EndSequence(Sequence* sequence, EndReason reason, std::vector<En
   end.choice = sequence->choice;
   end.reason = reason;
   end.stop_token_id = stop_token_id;
-  end.prompt_tokens = sequence->num_prompt_tokens();
+  end.prompt_tokens = sequence->num_prompt_tokens;
   end.cached_tokens = sequence->cached_tokens;
   end.completion_tokens = sequence->num_generated();
   end.num_preemptions = sequence->num_preemptions;
@@ -245,7 +245,7 @@ Scheduler::Room Scheduler::PlanOneRunning(Sequence* sequence, Draft* draft) {
 
 // A chunk's rows are either all owed to the listener or none is.
 int32_t Scheduler::CapChunk(const Sequence& sequence, int32_t position, int32_t wanted) const {
-  for (const int32_t border : {sequence.num_prompt_rows_told, sequence.num_prompt_tokens()}) {
+  for (const int32_t border : {sequence.num_prompt_rows_told, sequence.num_prompt_tokens}) {
     const bool is_border = sequence.WantsPromptRow(border - 1) != sequence.WantsPromptRow(border);
     if (is_border && position < border) wanted = std::min(wanted, border - position);
   }
@@ -271,7 +271,7 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   planned.block_tables = sequence->table.ids();
   planned.last_row_cached = std::exchange(sequence->last_token_cached, false);
   // What others read too is never written. Blocks after the first one were taken just now.
-  for (int32_t group = 0; group < num_groups_ && num_tokens > planned.last_row_cached; ++group) {
+  for (int32_t group = 0; group < num_groups_ && planned.num_written() > 0; ++group) {
     const BlockId block = sequence->table.at(group, planned.first_position / config_.block_size);
     QUIRE_CHECK(pool_.num_holders(block) == 1 && !pool_.is_cached(block), "writes its own block");
   }
@@ -280,7 +280,7 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
     planned.num_draws = 1 + (sequence->num_draws_in_flight == 0 ? sequence->num_unborn : 0);
   }
   planned.wants_prompt_rows = sequence->WantsPromptRow(planned.first_position);
-  if (end < sequence->num_prompt_tokens()) planned.next_token_id = tokens[end];
+  if (end < sequence->num_prompt_tokens) planned.next_token_id = tokens[end];
   planned.request = sequence->request.get();
 
   sequence->num_computed_tokens = end;
@@ -289,7 +289,7 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   sequence->last_step = draft->plan.step_id;
   sequence->first_scheduled_at = std::min(sequence->first_scheduled_at, draft->now);
   draft->plan.num_tokens += num_tokens;
-  counters_.num_kv_rows += num_tokens - (planned.last_row_cached ? 1 : 0);
+  counters_.num_kv_rows += planned.num_written();
 }
 
 void Scheduler::FinishPlan(Draft* draft) {

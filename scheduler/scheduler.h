@@ -183,7 +183,6 @@ class Scheduler {
   int32_t CapChunk(const Sequence& sequence, int32_t position, int32_t wanted) const;
   void PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft);
   void FinishPlan(Draft* draft);
-  void EndCall();
 
   // admission.cc
   absl::Status CheckCanEverFit(const Request& request) const;
@@ -228,6 +227,9 @@ class Scheduler {
   void PublishBlocks(Sequence* sequence);
   void LeavePrefix(Sequence* sequence);
   void OrderRunning();
+
+  // invariants.cc
+  void EndCall();
 
   // commit.cc
   InFlightStep TakeOldestStep(uint64_t step_id);

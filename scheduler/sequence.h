@@ -26,24 +26,22 @@ struct Sequence {
   Sequence(SequenceId sequence_id, std::shared_ptr<const Request> its_request, int32_t num_groups)
       : id(sequence_id),
         request(std::move(its_request)),
-        prompt_length(static_cast<int32_t>(request->prompt_token_ids.size())),
+        num_prompt_tokens(static_cast<int32_t>(request->prompt_token_ids.size())),
         max_tokens(request->max_tokens),
         priority(request->priority),
-        wants_prompt_rows(request->logits == LogitsWanted::kPromptAndGenerated ||
-                          request->num_prompt_logprobs >= 0),
+        wants_prompt_rows(request->WantsPromptRows()),
         stop_token_ids(request->stop_token_ids.begin(), request->stop_token_ids.end()),
         tokens(request->prompt_token_ids),
         last_token(tokens.back()),
         table(num_groups) {}
 
-  int32_t num_prompt_tokens() const { return prompt_length; }
-  int32_t num_generated() const {
-    return static_cast<int32_t>(tokens.size()) - num_prompt_tokens();
-  }
+  int32_t num_generated() const { return static_cast<int32_t>(tokens.size()) - num_prompt_tokens; }
   // Tokens known, and those that steps in flight are drawing.
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()) + num_draws_in_flight; }
   // Positions whose keys and values it ever needs: the last token drawn is not computed.
-  int32_t max_positions() const { return prompt_length + (max_tokens > 0 ? max_tokens - 1 : 0); }
+  int32_t max_positions() const {
+    return num_prompt_tokens + (max_tokens > 0 ? max_tokens - 1 : 0);
+  }
   // Rows left to plan with what is known now.
   int32_t num_remaining() const {
     const int32_t num_drawn = num_generated() + num_draws_in_flight;
@@ -59,10 +57,10 @@ struct Sequence {
   bool IsOlderThan(const Sequence& other) const {
     return arrival != other.arrival ? arrival < other.arrival : choice < other.choice;
   }
-  bool is_decoding() const { return num_tokens() > num_prompt_tokens() && num_remaining() == 1; }
+  bool is_decoding() const { return num_tokens() > num_prompt_tokens && num_remaining() == 1; }
   // The logits of the prompt's row at `position` are still owed to the listener.
   bool WantsPromptRow(int32_t position) const {
-    return wants_prompt_rows && position >= num_prompt_rows_told && position < prompt_length;
+    return wants_prompt_rows && position >= num_prompt_rows_told && position < num_prompt_tokens;
   }
   void AppendToken(int32_t token_id) {
     tokens.push_back(token_id);
@@ -77,7 +75,7 @@ struct Sequence {
   const SequenceId id;
   const std::shared_ptr<const Request> request;
   // Of the request: every step needs them of every sequence, and would find them far apart there.
-  const int32_t prompt_length;
+  const int32_t num_prompt_tokens;
   const int32_t max_tokens;
   const int32_t priority;
   const bool wants_prompt_rows;

@@ -34,6 +34,9 @@ struct PlannedSequence {
   bool wants_prompt_rows = false;
   int32_t next_token_id = -1;        // the token after the last row, where it is of the prompt
   const Request* request = nullptr;  // for how tokens are drawn and what is wanted of them
+
+  // Rows whose K and V are written: the first ones.
+  int32_t num_written() const { return num_tokens - (last_row_cached ? 1 : 0); }
 };
 
 struct BlockCopyPlan {

@@ -1,45 +1,25 @@
 // How many real requests fit at once, paged against contiguous reservation.
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 
 #include "tests/scheduler/scheduler_fixture.h"
+#include "tests/testing/request_trace.h"
+#include "tests/testing/test_files.h"
 
 namespace quire {
 namespace {
 
-struct Lengths {
-  int32_t input = 0;
-  int32_t output = 0;
-};
-
-int32_t NumberAfter(const std::string& line, const std::string& key) {
-  const size_t at = line.find("\"" + key + "\":");
-  return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + key.size() + 3);
-}
-
-std::vector<Lengths> ReadTrace(const std::string& path, size_t max_requests) {
-  std::ifstream file(path);
-  std::vector<Lengths> trace;
-  for (std::string line; trace.size() < max_requests && std::getline(file, line);) {
-    trace.push_back({NumberAfter(line, "input_length"), NumberAfter(line, "output_length")});
-  }
-  return trace;
-}
-
 struct TraceName {
   const char* name;
-  const char* variable;  // of the environment: where the folder of the trace is
-  const char* path;
+  std::string path;
 };
 
 class TracesTest : public SchedulerTest, public testing::WithParamInterface<TraceName> {};
 
 TEST_P(TracesTest, PagedMemoryHoldsSeveralTimesTheSequencesOfContiguousReservation) {
-  const char* folder = std::getenv(GetParam().variable);
-  const std::vector<Lengths> trace =
-      ReadTrace(std::string(folder == nullptr ? "" : folder) + GetParam().path, 400);
+  std::vector<TraceRequest> trace = ReadTrace(GetParam().path);
   if (trace.empty()) GTEST_SKIP() << GetParam().path << " is not here";
+  trace.resize(std::min<size_t>(trace.size(), 400));
 
   constexpr int32_t kMaxModelLen = 131'072;
   constexpr int32_t kContiguous = 8;  // sequences, each with kMaxModelLen slots of its own
@@ -53,11 +33,11 @@ TEST_P(TracesTest, PagedMemoryHoldsSeveralTimesTheSequencesOfContiguousReservati
   config.admission = AdmissionMode::kReserve;  // every one of them can run to its end
   config.prefix_caching = false;
   SequenceId id = 0;
-  for (const Lengths& lengths : trace) {
+  for (const TraceRequest& traced : trace) {
     auto request = std::make_shared<Request>();
-    request->prompt_token_ids.assign(lengths.input, 1);
-    request->max_tokens = std::max(1, lengths.output);
-    if (lengths.input + request->max_tokens > kMaxModelLen) continue;
+    request->prompt_token_ids.assign(traced.input_length, 1);
+    request->max_tokens = std::max(1, traced.output_length);
+    if (traced.input_length + request->max_tokens > kMaxModelLen) continue;
     ASSERT_TRUE(scheduler().Add(++id, request, now).ok());
   }
   int32_t most_at_once = 0;
@@ -86,10 +66,10 @@ TEST_P(TracesTest, PagedMemoryHoldsSeveralTimesTheSequencesOfContiguousReservati
 
 INSTANTIATE_TEST_SUITE_P(
     Traces, TracesTest,
-    testing::Values(TraceName{"OwnSample", "QUIRE_TEST_DATA", "/traces/lengths.jsonl"},
-                    TraceName{"Conversation", "QUIRE_GOLDEN",
-                              "/../traces/conversation_trace.jsonl"},
-                    TraceName{"Synthetic", "QUIRE_GOLDEN", "/../traces/synthetic_trace.jsonl"}),
+    testing::Values(
+        TraceName{"OwnSample", OwnGoldenPath("traces/lengths.jsonl")},
+        TraceName{"Conversation", ThirdPartyGoldenPath("../traces/conversation_trace.jsonl")},
+        TraceName{"Synthetic", ThirdPartyGoldenPath("../traces/synthetic_trace.jsonl")}),
     [](const testing::TestParamInfo<TraceName>& trace) { return std::string(trace.param.name); });
 
 }  // namespace

@@ -46,7 +46,7 @@ SimState StateOf(const Sequence* sequence) {
   if (in_flight && sequence->num_remaining() == 0) return SimState::kLastInFlight;
   const bool is_again = sequence->num_preemptions > 0 && !sequence->is_decoding();
   if (is_again) return in_flight ? SimState::kRecomputeInFlight : SimState::kRecompute;
-  if (sequence->num_computed_tokens < sequence->num_prompt_tokens()) {
+  if (sequence->num_computed_tokens < sequence->num_prompt_tokens) {
     return in_flight ? SimState::kPrefillInFlight : SimState::kPrefill;
   }
   return in_flight ? SimState::kDecodeInFlight : SimState::kDecode;

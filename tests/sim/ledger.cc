@@ -150,13 +150,13 @@ void Ledger::PlannedOne(const PlannedSequence& planned, TimeUs now) {
   LiveSequence& sequence = found->second;
   CheckPlanned(planned, sequence);
   const int32_t end = planned.first_position + planned.num_tokens;
-  const bool wants_rows = sequence.WantsPromptRows() && sequence.choice == 0;
+  const bool wants_rows = sequence.request->WantsPromptRows() && sequence.choice == 0;
   if (planned.wants_prompt_rows) {
     sequence.num_prompt_rows = end;
   } else if (wants_rows && std::min(end, sequence.num_prompt()) > sequence.num_prompt_rows) {
     verdict_.Fail(absl::StrCat("sequence ", planned.id, ": prompt rows without their logits"));
   }
-  const int32_t num_kv_rows = planned.num_tokens - (planned.last_row_cached ? 1 : 0);
+  const int32_t num_kv_rows = planned.num_written();
   sequence.num_rows += planned.num_tokens;
   sequence.num_kv_rows += num_kv_rows;
   expected_.num_kv_rows += num_kv_rows;
@@ -210,7 +210,7 @@ void Ledger::CheckPlanned(const PlannedSequence& planned, const LiveSequence& se
     fail("the last row draws nothing");
   }
   if (planned.wants_prompt_rows &&
-      (!sequence.WantsPromptRows() || planned.first_position != sequence.num_prompt_rows ||
+      (!sequence.request->WantsPromptRows() || planned.first_position != sequence.num_prompt_rows ||
        end > num_prompt)) {
     fail("prompt rows that nobody wants, or not in order");
   }
@@ -332,7 +332,7 @@ void Ledger::CheckUsage(const EndedSequence& end, const LiveSequence& sequence) 
   }
   const bool is_whole = end.reason == EndReason::kLength || end.reason == EndReason::kStop;
   if (!is_whole || end.choice != 0) return;
-  if (sequence.WantsPromptRows() && sequence.num_prompt_rows != num_prompt) {
+  if (sequence.request->WantsPromptRows() && sequence.num_prompt_rows != num_prompt) {
     verdict_.Fail(absl::StrCat("sequence ", end.id, ": not all prompt rows had logits"));
   }
   // Run-ahead may have computed the row of a stop token, and one behind a length.

@@ -54,10 +54,6 @@ struct LiveSequence {
   bool must_end = false;  // somebody asked, and the next Plan or Commit has to obey
   EndReason asked_reason = EndReason::kCancelled;  // by the first who did
 
-  bool WantsPromptRows() const {
-    return request->logits == LogitsWanted::kPromptAndGenerated ||
-           request->num_prompt_logprobs >= 0;
-  }
   // Order of the queue, as clients know it: true if this one comes first.
   bool ComesBefore(const LiveSequence& other) const {
     if (request->priority != other.request->priority) {

@@ -44,8 +44,7 @@ void PlanRules::After(const Scheduler& scheduler, const StepPlan& plan, Ledger* 
 void PlanRules::CheckWrites(const Scheduler& scheduler, const StepPlan& plan) {
   const BlockPool& pool = scheduler.pool();
   for (const PlannedSequence& planned : plan.sequences) {
-    const int32_t end =
-        planned.first_position + planned.num_tokens - (planned.last_row_cached ? 1 : 0);
+    const int32_t end = planned.first_position + planned.num_written();
     for (const auto& table : planned.block_tables) {
       for (int32_t p = planned.first_position; p < end; ++p) {
         const BlockId block = table[p / config_.block_size];
@@ -97,7 +96,7 @@ void PlanRules::CheckChunks(const Scheduler& scheduler, const StepPlan& plan,
   for (const PlannedSequence& planned : plan.sequences) {
     const LiveSequence& live = ledger.live().at(planned.id);
     const int32_t end = planned.first_position + planned.num_tokens;
-    if (end < live.num_prompt() + live.num_told && !live.WantsPromptRows()) {
+    if (end < live.num_prompt() + live.num_told && !live.request->WantsPromptRows()) {
       verdict_.Fail(absl::StrCat("sequence ", planned.id, " could have had more rows than ",
                                  planned.num_tokens));
     }

@@ -97,8 +97,9 @@ class CacheWorld {
     if (promises && !match.next_pending.is_none()) return;  // it would wait
     int32_t num_unheld = 0;
     for (const BlockId id : BlocksHeldBy(match)) num_unheld += model_.block(id).num_holders == 0;
-    SIM_REQUIRE_EQ(cache_.CountUnheld(match), num_unheld);
+    const int32_t num_held_before = pool_.num_held();
     cache_.Hold(match, &one.table);
+    SIM_REQUIRE_EQ(pool_.num_held() - num_held_before, num_unheld);
     for (const BlockId id : BlocksHeldBy(match)) {
       model_.Hold(id);
       model_.Use(id);

@@ -101,8 +101,10 @@ World::FlyingStep* World::StepWith(SequenceId id, bool with_draw) {
 
 void World::Befall(SimEvent event, SequenceId id) {
   LiveSequence& live = ledger_->live().at(id);
-  Print(absl::StrCat("event ", static_cast<int>(event), " meets ", id, " in state ",
-                     static_cast<int>(live.state)));
+  Print([&] {
+    return absl::StrCat("event ", static_cast<int>(event), " meets ", id, " in state ",
+                        static_cast<int>(live.state));
+  });
   const bool meets_all = event == SimEvent::kClockJump || event == SimEvent::kFirstSignal ||
                          event == SimEvent::kSecondSignal || event == SimEvent::kMemoryStalls;
   if (meets_all) {

@@ -13,10 +13,6 @@ int32_t NumPrompt(const Request& request) {
   return static_cast<int32_t>(request.prompt_token_ids.size());
 }
 
-bool WantsPromptRows(const Request& request) {
-  return request.logits == LogitsWanted::kPromptAndGenerated || request.num_prompt_logprobs >= 0;
-}
-
 }  // namespace
 
 SchedulerConfig SchedulerWorld::ConfigOf(int32_t variant) {
@@ -66,7 +62,10 @@ const std::vector<ActKind<SchedulerWorld>>& SchedulerWorld::Kinds() {
 }
 
 SchedulerWorld::SchedulerWorld(const SchedulerConfig& config)
-    : config_(config), model_{config.group_windows}, scheduler_(config), device_(config) {}
+    : config_(config),
+      scheduler_(config),
+      // Either may be: half of the configurations have the one, half the other.
+      device_(config, kVocabSize, /*writes_land_early=*/config.block_shuffle_seed != 0) {}
 
 SchedulerWorld::~SchedulerWorld() {
   totals.num_preemptions += num_preemptions();
@@ -146,12 +145,11 @@ bool SchedulerWorld::AddRequest(const std::shared_ptr<const Request>& request) {
   SIM_REQUIRE(num_blocks > config_.num_blocks || !is_refused, added.status().message());
   SIM_REQUIRE(num_blocks <= config_.num_blocks || !keeps_all || is_refused);
   if (!added.ok()) return false;
-  requests_.push_back(request);
   for (int32_t i = 0; i < request->num_choices; ++i) {
     Choice& choice = choices_[id + i];
     choice.request = request;
     choice.first_id = id;
-    choice.tokens = model_.TokensOf(*request, i);
+    choice.tokens = ShadowTruth(*request, i, config_.group_windows, kVocabSize).tokens;
     choice.added_at = now_;
   }
   return true;
@@ -187,7 +185,6 @@ void SchedulerWorld::PlanStep() {
   const StepPlan plan = scheduler_.Plan(now_);
   Told(plan.ended);
   CheckDueAreGone();
-  CheckBudgets(plan);
   for (const PlannedSequence& planned : plan.sequences) CheckPlanned(planned);
   CheckWrites(plan);
   CheckReservedAreServed(plan);
@@ -197,25 +194,12 @@ void SchedulerWorld::PlanStep() {
   num_copies_ += static_cast<int64_t>(plan.copies.size());
   if (plan.num_tokens == 0) return;
   NameBlocks(plan);
-  KeptPlan& kept = in_flight_.emplace_back(plan);
-  for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    kept.sequences[i].request = plan.sequences[i].request;
-  }
-}
-
-void SchedulerWorld::CheckBudgets(const StepPlan& plan) const {
-  int32_t num_tokens = 0;
-  int32_t num_logit_rows = 0;
-  std::set<int32_t> slots;
+  SIM_REQUIRE_EQ(device_.Launch(plan), "");
+  FlyingStep& step = in_flight_.emplace_back();
+  step.id = plan.step_id;
   for (const PlannedSequence& planned : plan.sequences) {
-    num_tokens += planned.num_tokens;
-    num_logit_rows += planned.wants_prompt_rows ? planned.num_tokens : planned.num_draws > 0;
-    SIM_REQUIRE(slots.insert(planned.seq_slot).second, "slot ", planned.seq_slot, " is taken");
-    SIM_REQUIRE(planned.seq_slot >= 0 && planned.seq_slot < config_.max_num_seqs);
+    step.parts.push_back({planned.id, planned.num_draws});
   }
-  SIM_REQUIRE_EQ(plan.num_tokens, num_tokens);
-  SIM_REQUIRE(num_tokens <= config_.max_num_batched_tokens, num_tokens, " rows");
-  SIM_REQUIRE(num_logit_rows <= config_.max_logit_rows, num_logit_rows, " rows with logits");
 }
 
 void SchedulerWorld::CheckPlanned(const PlannedSequence& planned) {
@@ -223,15 +207,14 @@ void SchedulerWorld::CheckPlanned(const PlannedSequence& planned) {
   SIM_REQUIRE(found != choices_.end(), "sequence ", planned.id, " has ended");
   Choice& choice = found->second;
   const Request& request = *choice.request;
-  SIM_REQUIRE(planned.num_tokens > 0);
   totals.num_full_hits += planned.last_row_cached;
   choice.num_rows += planned.num_tokens;
-  choice.num_kv_rows += EchoDevice::NumWritten(planned);
+  choice.num_kv_rows += planned.num_written();
   SIM_REQUIRE(choice.num_rows <=
                   int64_t{NumPrompt(request) + request.max_tokens} * (config_.max_preemptions + 1),
               choice.num_rows, " rows of sequence ", planned.id);
   if (planned.wants_prompt_rows) {  // in order, each once
-    SIM_REQUIRE(WantsPromptRows(request));
+    SIM_REQUIRE(request.WantsPromptRows());
     SIM_REQUIRE_EQ(planned.first_position, choice.num_prompt_rows);
     choice.num_prompt_rows += planned.num_tokens;
   }
@@ -256,7 +239,7 @@ void SchedulerWorld::CheckWrites(const StepPlan& plan) const {
   };
   for (const BlockCopyPlan& copy : plan.copies) check(copy.target);
   for (const PlannedSequence& planned : plan.sequences) {
-    for (int32_t row = 0; row < EchoDevice::NumWritten(planned); ++row) {
+    for (int32_t row = 0; row < planned.num_written(); ++row) {
       const size_t i = (planned.first_position + row) / config_.block_size;
       for (const std::vector<int32_t>& table : planned.block_tables) {
         SIM_REQUIRE(i < table.size() && table[i] >= 0, "no block for a row of ", planned.id);
@@ -298,37 +281,36 @@ void SchedulerWorld::NameBlocks(const StepPlan& plan) {
 
 void SchedulerWorld::CommitStep(Fault fault, int32_t a) {
   if (in_flight_.empty()) return;
-  const KeptPlan plan = std::move(in_flight_.front());
+  const FlyingStep step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  named_.erase(plan.step_id);
+  named_.erase(step.id);
+  const auto [hit_id, num_draws] = step.parts[static_cast<size_t>(a) % step.parts.size()];
+  std::set<SequenceId> broken;
+  if (fault == Fault::kNotFinite) broken.insert(hit_id);
+  std::vector<ExecutedSequence> executed;
+  SIM_REQUIRE_EQ(device_.Retire(broken, fault == Fault::kStepLost, &executed), "");
   if (fault == Fault::kStepLost) {
-    device_.Lose(plan);
-    for (const PlannedSequence& planned : plan.sequences) {
-      MustEnd(planned.id, EndReason::kEngineFailed);
-    }
-    Told(scheduler_.CommitFailed(plan.step_id, now_));
+    for (const FlyingStep::Part& part : step.parts) MustEnd(part.id, EndReason::kEngineFailed);
+    Told(scheduler_.CommitFailed(step.id, now_));
     CheckDueAreGone();
     return;
   }
-  std::vector<std::vector<int32_t>> drawn = device_.Run(plan);
-  std::vector<SequenceResult> results(plan.sequences.size());
-  const size_t hit = static_cast<size_t>(a) % plan.sequences.size();
-  const PlannedSequence& planned = plan.sequences[hit];
-  if (fault == Fault::kNotFinite) {
-    device_.Poison(planned);
-    results[hit].finite = false;
-    MustEnd(planned.id, EndReason::kNumericalFault);
-  } else if (fault == Fault::kNoToken && planned.num_draws > 0) {
-    const int32_t choice = a / 16 % planned.num_draws;
-    drawn[hit][choice] = -1;
-    const auto found = choices_.find(planned.id + choice);
-    if (found != choices_.end() && IsBorn(planned.id)) {
-      found->second.must_end = true;
-      found->second.may_end.insert(EndReason::kNoTokenAllowed);
+  if (fault == Fault::kNotFinite) MustEnd(hit_id, EndReason::kNumericalFault);
+  std::vector<SequenceResult> results(executed.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (fault == Fault::kNoToken && executed[i].id == hit_id && num_draws > 0) {
+      const int32_t choice = a / 16 % num_draws;
+      executed[i].drawn[choice] = -1;
+      const auto found = choices_.find(hit_id + choice);
+      if (found != choices_.end() && IsBorn(hit_id)) {
+        found->second.must_end = true;
+        found->second.may_end.insert(EndReason::kNoTokenAllowed);
+      }
     }
+    results[i].token_ids = executed[i].drawn;
+    results[i].finite = !broken.contains(executed[i].id);
   }
-  for (size_t i = 0; i < results.size(); ++i) results[i].token_ids = drawn[i];
-  Told(scheduler_.Commit(plan.step_id, results, now_));
+  Told(scheduler_.Commit(step.id, results, now_));
   CheckDueAreGone();
 }
 

@@ -11,8 +11,7 @@
 
 #include "scheduler/scheduler.h"
 #include "tests/sim/acts.h"
-#include "tests/sim/echo_device.h"
-#include "tests/testing/kept_plan.h"
+#include "tests/sim/shadow_kv.h"
 
 namespace quire {
 
@@ -70,7 +69,7 @@ class SchedulerWorld {
   int32_t num_in_flight() const { return static_cast<int32_t>(in_flight_.size()); }
   // Sequences of the oldest step.
   int32_t num_results() const {
-    return in_flight_.empty() ? 0 : static_cast<int32_t>(in_flight_.front().sequences.size());
+    return in_flight_.empty() ? 0 : static_cast<int32_t>(in_flight_.front().parts.size());
   }
   // Choices that ended with all that they could get: kLength or kStop.
   int32_t num_complete() const { return num_complete_; }
@@ -79,6 +78,8 @@ class SchedulerWorld {
   int64_t num_copies() const { return num_copies_; }
 
  private:
+  static constexpr int32_t kVocabSize = 12;
+
   // One choice of a request, from Add until it is told to have ended.
   struct Choice {
     std::shared_ptr<const Request> request;
@@ -95,6 +96,14 @@ class SchedulerWorld {
     std::set<EndReason> may_end;  // beside the reasons that the request has
     bool must_end = false;        // with the next Plan or Commit
   };
+  struct FlyingStep {
+    uint64_t id = 0;
+    struct Part {
+      SequenceId id = 0;
+      int32_t num_draws = 0;
+    };
+    std::vector<Part> parts;
+  };
   struct Named {  // a block that a step in flight names
     BlockId block = kNoBlock;
     uint32_t generation = 0;
@@ -110,7 +119,6 @@ class SchedulerWorld {
   bool MayEnd(const Choice& choice, EndReason reason) const;
 
   void CheckPlanned(const PlannedSequence& planned);
-  void CheckBudgets(const StepPlan& plan) const;
   void CheckWrites(const StepPlan& plan) const;
   void CheckReservedAreServed(const StepPlan& plan) const;
   void NameBlocks(const StepPlan& plan);
@@ -122,14 +130,12 @@ class SchedulerWorld {
   void FillThePool();
 
   const SchedulerConfig config_;
-  const EchoModel model_;
   Scheduler scheduler_;
-  EchoDevice device_;
-  std::deque<KeptPlan> in_flight_;
-  std::map<uint64_t, std::vector<Named>> named_;          // by step
-  std::map<SequenceId, Choice> choices_;                  // that have not ended
-  std::vector<std::vector<int32_t>> histories_;           // prompts and answers, for later turns
-  std::vector<std::shared_ptr<const Request>> requests_;  // all: plans in flight name them
+  ShadowKv device_;  // checks the limits of a step, too
+  std::deque<FlyingStep> in_flight_;
+  std::map<uint64_t, std::vector<Named>> named_;  // by step
+  std::map<SequenceId, Choice> choices_;          // that have not ended
+  std::vector<std::vector<int32_t>> histories_;   // prompts and answers, for later turns
   SequenceId next_id_ = 1;
   TimeUs now_ = 0;
   int32_t touched_ = 0;

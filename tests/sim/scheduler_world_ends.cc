@@ -92,9 +92,7 @@ void SchedulerWorld::CheckEnd(const EndedSequence& end, const Choice& choice) co
     SIM_REQUIRE_EQ(end.stop_token_id, choice.tokens[num_prompt + choice.num_told - 1]);
   }
   if (end.reason != EndReason::kLength || end.choice != 0) return;
-  const bool wants_rows =
-      request.logits == LogitsWanted::kPromptAndGenerated || request.num_prompt_logprobs >= 0;
-  SIM_REQUIRE_EQ(choice.num_prompt_rows, wants_rows ? num_prompt : 0, "of ", end.id);
+  SIM_REQUIRE_EQ(choice.num_prompt_rows, request.WantsPromptRows() ? num_prompt : 0, "of ", end.id);
   // Whatever was not found in the cache was computed, once.
   if (end.num_preemptions > 0) return;
   SIM_REQUIRE_EQ(choice.num_kv_rows + end.cached_tokens,

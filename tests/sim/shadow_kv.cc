@@ -63,7 +63,7 @@ std::string ShadowKv::TakeParts(const StepPlan& plan, Step* step) const {
     part.seq_slot = planned.seq_slot;
     part.first_position = planned.first_position;
     part.num_tokens = planned.num_tokens;
-    part.num_written = planned.num_tokens - (planned.last_row_cached ? 1 : 0);
+    part.num_written = planned.num_written();
     part.first_choice = planned.first_choice;
     part.num_draws = planned.num_draws;
     part.seed = planned.request->sampling.seed;

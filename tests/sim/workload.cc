@@ -2,40 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <numeric>
-
-#include "nlohmann/json.hpp"
 
 #include "tests/sim/shadow_model.h"
 
 namespace quire {
 namespace {
 
-constexpr int32_t kTraceBlockTokens = 512;
 constexpr int32_t kTraceSpeedUp = 20;  // of timestamps, so that a small pool sees a load
 
 }  // namespace
-
-std::vector<TraceRequest> ReadTrace(const std::string& path) {
-  std::vector<TraceRequest> trace;
-  int32_t next_own_id = 1'000'000'000;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const nlohmann::json json = nlohmann::json::parse(line);
-    TraceRequest& request = trace.emplace_back();
-    request.timestamp_ms = json.value("timestamp", int64_t{0});
-    request.input_length = json.at("input_length").get<int32_t>();
-    request.output_length = json.at("output_length").get<int32_t>();
-    request.hash_ids = json.value("hash_ids", std::vector<int32_t>());
-    if (request.hash_ids.empty()) {  // a trace of lengths only: nothing is shared
-      request.hash_ids.resize(request.input_length / kTraceBlockTokens + 1);
-      std::iota(request.hash_ids.begin(), request.hash_ids.end(), next_own_id);
-      next_own_id += static_cast<int32_t>(request.hash_ids.size());
-    }
-  }
-  return trace;
-}
 
 Workload::Workload(const SchedulerConfig& config, int32_t vocab_size, int32_t num_requests,
                    bool contends, const std::vector<TraceRequest>& trace, SimRandom* random)

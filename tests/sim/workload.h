@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "scheduler/scheduler.h"
+#include "tests/testing/request_trace.h"
 
 namespace quire {
 
@@ -29,16 +29,6 @@ class SimRandom {
  private:
   std::mt19937_64 engine_;
 };
-
-// One line of a request trace (tests/golden/traces, shared/traces), its blocks scaled down.
-struct TraceRequest {
-  int64_t timestamp_ms = 0;
-  int32_t input_length = 0;
-  int32_t output_length = 0;
-  std::vector<int32_t> hash_ids;  // of blocks of 512 tokens; equal: equal prefixes
-};
-// Empty where there is no such file.
-std::vector<TraceRequest> ReadTrace(const std::string& path);
 
 // What a client does, beside asking.
 struct SimArrival {

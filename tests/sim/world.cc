@@ -1,7 +1,6 @@
 #include "tests/sim/world.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 
@@ -18,7 +17,7 @@ World::World(const SimScenario& scenario, Coverage* coverage)
     : scenario_(scenario), coverage_(*coverage), random_(scenario.seed) {
   ChooseConfig();
   ShapeConfigForTarget();
-  Print(DescribeConfig());
+  Print([&] { return DescribeConfig(); });
   static const std::vector<TraceRequest> kNoTrace;
   scheduler_ = std::make_unique<Scheduler>(config_);
   device_ = std::make_unique<ShadowKv>(config_, vocab_size_, writes_land_early_);
@@ -28,10 +27,6 @@ World::World(const SimScenario& scenario, Coverage* coverage)
       std::make_unique<Workload>(config_, vocab_size_, kNumRequests, NeedsPreemption(),
                                  scenario.trace != nullptr ? *scenario.trace : kNoTrace, &random_);
   inbox_ = std::make_unique<Inbox>(num_inbox_places_);
-}
-
-void World::Print(const std::string& text) const {
-  if (scenario_.prints) std::printf("%9lld  %s\n", static_cast<long long>(now_), text.c_str());
 }
 
 // ---- time ----
@@ -154,11 +149,13 @@ void World::TakeInbox() {
     const absl::StatusOr<AddResult> added =
         scheduler_->Add(submission.id, submission.request, now_);
     ledger_->Added(submission.id, added, *scheduler_, before, now_);
-    Print(absl::StrCat("add ", submission.id, " prompt ",
-                       submission.request->prompt_token_ids.size(), " max_tokens ",
-                       submission.request->max_tokens, " n ", submission.request->num_choices,
-                       " priority ", submission.request->priority, " ",
-                       added.ok() ? "" : added.status().ToString()));
+    Print([&] {
+      return absl::StrCat("add ", submission.id, " prompt ",
+                          submission.request->prompt_token_ids.size(), " max_tokens ",
+                          submission.request->max_tokens, " n ", submission.request->num_choices,
+                          " priority ", submission.request->priority, " ",
+                          added.ok() ? "" : added.status().ToString());
+    });
   }
   for (const Ending& ending : taken_.endings) EndNow(ending.id, ending.reason);
   if (taken_.end_queued) {
@@ -172,7 +169,7 @@ void World::TakeInbox() {
 }
 
 void World::EndNow(SequenceId id, EndReason reason) {
-  Print(absl::StrCat("end ", id, " ", EndReasonName(reason)));
+  Print([&] { return absl::StrCat("end ", id, " ", EndReasonName(reason)); });
   scheduler_->End(id, reason);
   ledger_->EndAsked(id, reason);
 }
@@ -182,7 +179,7 @@ bool World::PlanStep() {
   rules_->Before(*scheduler_, *ledger_);
   const int64_t preemptions_before = scheduler_->Stats().num_preemptions;
   const StepPlan plan = scheduler_->Plan(now_);
-  Print(absl::StrCat("plan ", plan.step_id, ": ", plan.Describe()));
+  Print([&] { return absl::StrCat("plan ", plan.step_id, ": ", plan.Describe()); });
   ledger_->Planned(plan, now_);
   CheckState();
   if (verdict_.ok()) rules_->After(*scheduler_, plan, ledger_.get());
@@ -235,8 +232,10 @@ void World::CommitStep() {
   } else {
     committed = scheduler_->Commit(step.id, ResultsOf(step, executed), now_);
   }
-  Print(absl::StrCat("commit ", step.id, step.fails ? " failed" : "", ": ",
-                     DescribeEnded(committed.ended)));
+  Print([&] {
+    return absl::StrCat("commit ", step.id, step.fails ? " failed" : "", ": ",
+                        DescribeEnded(committed.ended));
+  });
   ledger_->Committed(committed, now_);
   for (const FlyingPart& part : step.parts) {
     if ((step.fails || step.broken.contains(part.id)) && ledger_->live().contains(part.id)) {

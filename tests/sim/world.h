@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -73,7 +74,11 @@ class World {
   bool NeedsPreemption() const;
   void Schedule(TimeUs at, What what, SequenceId id = 0, EndReason reason = EndReason::kCancelled);
   void Happen(const Event& event);
-  void Print(const std::string& text) const;
+  // `text()` is made only where it is printed.
+  template <typename Text>
+  void Print(const Text& text) const {
+    if (scenario_.prints) std::printf("%9lld  %s\n", static_cast<long long>(now_), text().c_str());
+  }
 
   // Clients.
   void Arrive();
