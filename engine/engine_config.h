@@ -2,19 +2,27 @@
 #define QUIRE_ENGINE_ENGINE_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/gguf_override.h"
+#include "kernels/numerics_mode.h"
 #include "scheduler/scheduler.h"
 
 namespace quire {
+
+// What weights are rounded to as they are loaded, where their file does not have them quantised: by
+// groups of 32, as GGUF's Q8_0 and Q4_0.
+enum class WeightQuantization : uint8_t { kNone, kInt8, kInt4 };
 
 // What an operator may set about the engine. 0 means "choose": the engine says at start what it
 // chose and why.
 struct EngineConfig {
   std::string model_path;  // directory, or .gguf
   std::vector<GgufOverride> gguf_overrides;
+  std::optional<NumericsMode> numerics;  // none: by the weights' format
+  WeightQuantization quantize = WeightQuantization::kNone;
   int32_t num_threads = 0;
   int32_t block_size = 32;
   int64_t kv_cache_bytes = 0;  // 0: min(4 GiB, 25 % of what the cgroup leaves)

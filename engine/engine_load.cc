@@ -17,6 +17,7 @@
 #include "engine/memory_budget.h"
 #include "engine/model_files.h"
 #include "engine/transformer.h"
+#include "engine/weight_plan.h"
 #include "engine/weights.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -32,8 +33,6 @@ constexpr int kNumericsVersion = 1;
 // Costs are the least of a few measurements; steps under other load take longer. With this on top,
 // gaps between tokens stay at the target (tests/bench/README.md, "a prompt of 4096 arrives").
 constexpr double kCostMargin = 1.1;
-// What the matrices take once packed: bf16.
-constexpr int64_t kPackedBytesPerWeight = 2;
 
 // Reports each phase with its time, as it ends.
 class Phases {
@@ -49,14 +48,6 @@ class Phases {
   const LoadProgress& progress_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-int64_t NumWeights(const ModelFiles& files) {
-  int64_t count = 0;
-  for (const FileTensor* tensor : files.tensors()) {
-    count += tensor->view.rows * tensor->view.cols;
-  }
-  return count;
-}
 
 // The type that most of the bytes have.
 std::string WeightFormat(const ModelFiles& files) {
@@ -75,7 +66,7 @@ std::string WeightFormat(const ModelFiles& files) {
 struct Opened {
   std::unique_ptr<ModelFiles> files;
   KvPlan kv;
-  int64_t weight_bytes = 0;  // once packed
+  WeightPlan weights;
   std::unique_ptr<Backend> backend;
 };
 
@@ -84,17 +75,19 @@ absl::StatusOr<Opened> OpenAndPlan(const EngineConfig& config) {
       ModelFiles::Open(config.model_path, config.gguf_overrides);
   if (!files.ok()) return files.status();
   // Before anything is said or costs time; Transformer::Load finds them again.
-  if (absl::Status status = FindWeights(**files).status(); !status.ok()) return status;
-  const int64_t weight_bytes = NumWeights(**files) * kPackedBytesPerWeight;
+  absl::StatusOr<ModelWeights> found = FindWeights(**files);
+  if (!found.ok()) return found.status();
+  absl::StatusOr<WeightPlan> weights = PlanWeights(config, *found);
+  if (!weights.ok()) return weights.status();
   absl::StatusOr<KvPlan> kv =
-      PlanKv(config, (*files)->config(), AvailableMemoryBytes(), weight_bytes);
+      PlanKv(config, (*files)->config(), AvailableMemoryBytes(), weights->bytes);
   if (!kv.ok()) return kv.status();
-  absl::StatusOr<std::unique_ptr<Backend>> backend =
-      CreateCpuBackend({.num_threads = config.num_threads, .isa = std::nullopt});
+  absl::StatusOr<std::unique_ptr<Backend>> backend = CreateCpuBackend(
+      {.num_threads = config.num_threads, .isa = std::nullopt, .numerics = weights->numerics});
   if (!backend.ok()) return backend.status();
   return Opened{.files = *std::move(files),
                 .kv = *std::move(kv),
-                .weight_bytes = weight_bytes,
+                .weights = *weights,
                 .backend = *std::move(backend)};
 }
 
@@ -105,11 +98,15 @@ ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const K
   info.path = files.path();
   info.architecture = files.config().family->hf_architecture;
   info.weight_format = WeightFormat(files);
-  info.numerics_mode = backend.NumericsMode();
+  info.numerics_mode = backend.NumericsName();
   info.backend = backend.Describe();
   // Whatever else decides about tokens is named beside the hash.
   info.fingerprint = absl::StrFormat("%016x-%s.%d-kv-bf16", files.Fingerprint(),
-                                     backend.NumericsMode(), kNumericsVersion);
+                                     backend.NumericsName(), kNumericsVersion);
+  if (config.quantize != WeightQuantization::kNone) {
+    absl::StrAppend(&info.fingerprint,
+                    config.quantize == WeightQuantization::kInt8 ? "-int8" : "-int4");
+  }
   if (files.config().rope.kind == RopeKind::kDynamic) {  // its base follows from the length
     absl::StrAppend(&info.fingerprint, "-rope-", kv.max_model_len);
   }
@@ -163,7 +160,7 @@ absl::StatusOr<ModelInfo> Engine::Check(const EngineConfig& config) {
   absl::StatusOr<Opened> opened = OpenAndPlan(config);
   if (!opened.ok()) return opened.status();
   ModelInfo info = DescribeModel(*opened->files, *opened->backend, opened->kv, config);
-  info.weight_bytes = opened->weight_bytes;
+  info.weight_bytes = opened->weights.bytes;
   return info;
 }
 
@@ -172,11 +169,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
   Phases phases(progress);
   absl::StatusOr<Opened> opened = OpenAndPlan(config);
   if (!opened.ok()) return opened.status();
-  auto& [files, kv, weight_bytes, backend] = *opened;
+  auto& [files, kv, weights, backend] = *opened;
   phases.Done("open model files");
 
   absl::StatusOr<std::unique_ptr<Transformer>> transformer =
-      Transformer::Load(*files, *backend, kv.max_model_len);
+      Transformer::Load(*files, *backend, kv.max_model_len, weights.quantization);
   if (!transformer.ok()) return transformer.status();
   phases.Done("pack weights");
 

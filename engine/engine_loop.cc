@@ -12,6 +12,8 @@ namespace {
 
 // How long the engine thread sleeps when nothing is to do; also the longest gap in its heartbeat.
 constexpr absl::Duration kIdleWait = absl::Milliseconds(500);
+// Blocks of how many of the largest steps are touched ahead of need.
+constexpr int32_t kSpareSteps = 2;
 
 }  // namespace
 
@@ -25,6 +27,8 @@ EngineLoop::EngineLoop(EngineParts parts)
     : info_(std::move(parts.info)),
       backend_(std::move(parts.backend)),
       transformer_(std::move(parts.transformer)),
+      spare_blocks_(kSpareSteps *
+                    (parts.limits.max_num_tokens / info_.block_size + parts.limits.max_num_seqs)),
       inbox_(parts.scheduler_config.max_queued_requests),
       kv_storage_(std::move(parts.kv_storage)),
       heartbeat_(MonotonicNow()),
@@ -101,6 +105,7 @@ void EngineLoop::Step() {
   if (!plan.ended.empty()) PublishStats();
   TellEnded(plan.ended);  // before the step: whoever cancelled does not wait for it
   idle_ = plan.num_tokens == 0;
+  PaceTouching();
   took(StepPhase::kPlan);
   if (!idle_) {
     const absl::StatusOr<StepResult> result = Run(plan);
@@ -118,6 +123,13 @@ void EngineLoop::Step() {
     times_.Add(took_us, since);
   }
   heartbeat_.store(Now(), std::memory_order_relaxed);
+}
+
+void EngineLoop::PaceTouching() {
+  const SchedulerStats stats = scheduler_.Stats();
+  const int32_t to_spare = kv_storage_->touched_blocks() - stats.blocks_held - stats.blocks_cached;
+  // Whoever waits may wait for memory.
+  kv_storage_->PauseTouching(!idle_ && stats.num_waiting == 0 && to_spare >= spare_blocks_);
 }
 
 bool EngineLoop::TakeInbox(absl::Duration timeout) {

@@ -66,6 +66,8 @@ class EngineLoop : public Engine {
 
   void Loop();
   void Step();
+  // Lets KV memory be touched only when that disturbs no step, or somebody may wait for it.
+  void PaceTouching();
   // False: the engine is to stop.
   bool TakeInbox(absl::Duration timeout);
   void Accept(Submission submission);
@@ -83,6 +85,7 @@ class EngineLoop : public Engine {
   const ModelInfo info_;
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<Transformer> transformer_;
+  const int32_t spare_blocks_;  // touched and free: more are touched only while nothing computes
 
   Inbox inbox_;
   // After the inbox: its thread wakes it as blocks become usable.

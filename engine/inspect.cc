@@ -9,6 +9,7 @@
 #include "engine/json_fields.h"
 #include "engine/json_file.h"
 #include "engine/model_files.h"
+#include "engine/weight_plan.h"
 #include "engine/weights.h"
 
 namespace quire {
@@ -40,6 +41,9 @@ absl::Status AddModelFiles(const std::string& path, absl::Span<const GgufOverrid
   if (!weights.ok()) return weights.status();
   for (const FileTensor* tensor : (*files)->tensors()) report->tensors.push_back(ReportOf(*tensor));
   report->config = (*files)->config();
+  absl::StatusOr<WeightPlan> plan = PlanWeights(EngineConfig(), *weights);
+  if (!plan.ok()) return plan.status();
+  report->held_weight_bytes = plan->bytes;
   return absl::OkStatus();
 }
 

@@ -31,6 +31,8 @@ struct ModelReport {
   std::vector<TensorReport> tensors;  // none: a configuration or a vocabulary alone
   // Nothing for files that do not say: a lone .safetensors, a GGUF file with a vocabulary only.
   std::optional<ModelConfig> config;
+  // As Engine::Load holds them by default; nothing without tensors.
+  std::optional<int64_t> held_weight_bytes;
   std::string family_reason;  // where the family's name was found; empty without a config
 };
 

@@ -25,7 +25,7 @@ absl::StatusOr<CpuFacts> FindCpu(const EngineConfig& config) {
   const absl::StatusOr<std::unique_ptr<Backend>> backend =
       CreateCpuBackend({.num_threads = 1, .isa = choice->isa});
   if (!backend.ok()) return backend.status();
-  facts.numerics_mode = (*backend)->NumericsMode();
+  facts.numerics_mode = (*backend)->NumericsName();
   return facts;
 }
 

@@ -23,7 +23,7 @@ struct MemoryDemand {
 // The memory that a model takes, exact, from its configuration alone.
 struct MemoryPlan {
   int64_t num_parameters = 0;
-  int64_t weight_bytes = 0;  // as held: two bytes a parameter (bf16)
+  int64_t weight_bytes = 0;  // as held, when nothing is quantised: two bytes a parameter
 
   int64_t kv_bytes_per_token = 0;      // K and V, all layers
   int64_t kv_bytes_per_token_mha = 0;  // if every attention head had its own K and V

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/rope.h"
+#include "engine/weight_plan.h"
 
 namespace quire {
 
@@ -16,8 +17,9 @@ namespace quire {
 // list of what goes where.
 class Transformer::Loader {
  public:
-  Loader(const ModelConfig& config, RowOrder qk_order, Backend& backend)
-      : config_(config), qk_order_(qk_order), backend_(backend) {}
+  Loader(const ModelConfig& config, RowOrder qk_order, WeightQuantization quantization,
+         Backend& backend)
+      : config_(config), qk_order_(qk_order), quantization_(quantization), backend_(backend) {}
 
   const absl::Status& status() const { return status_; }
 
@@ -25,19 +27,18 @@ class Transformer::Loader {
     if (tensor == nullptr || !status_.ok()) return {};
     return Keep(backend_.PackVector({{.view = tensor->view}}), *tensor);
   }
-  MatrixId Matrix(const FileTensor& tensor) {
+  MatrixId Matrix(const FileTensor& tensor, MatrixRole role = MatrixRole::kLayer) {
     if (!status_.ok()) return {};
-    return Keep(backend_.PackMatrix({{.view = tensor.view}}), tensor);
+    return Keep(backend_.PackMatrix({Part(tensor, role)}), tensor);
   }
   MatrixId GateUp(const LayerWeights& weights) {
     if (!status_.ok()) return {};
-    return Keep(backend_.PackGateUp(weights.gate->view, weights.up->view), *weights.gate);
+    return Keep(backend_.PackGateUp(Part(*weights.gate), Part(*weights.up)), *weights.gate);
   }
   MatrixId Qkv(const LayerWeights& weights) {
     if (!status_.ok()) return {};
-    return Keep(
-        backend_.PackMatrix({Rotated(*weights.q), Rotated(*weights.k), {.view = weights.v->view}}),
-        *weights.q);
+    return Keep(backend_.PackMatrix({Rotated(*weights.q), Rotated(*weights.k), Part(*weights.v)}),
+                *weights.q);
   }
   VectorId QkvBias(const LayerWeights& weights) {
     if (weights.q_bias == nullptr || !status_.ok()) return {};
@@ -60,8 +61,14 @@ class Transformer::Loader {
   }
 
  private:
+  MatrixPart Part(const FileTensor& tensor, MatrixRole role = MatrixRole::kLayer) const {
+    return {.view = tensor.view, .quantize_to = QuantizeTo(quantization_, role)};
+  }
   MatrixPart Rotated(const FileTensor& tensor) const {
-    return {.view = tensor.view, .order = qk_order_, .head_dim = config_.head_dim};
+    MatrixPart part = Part(tensor);
+    part.order = qk_order_;
+    part.head_dim = config_.head_dim;
+    return part;
   }
   // llama.cpp's form of Llama 3's scaling: one divisor per frequency.
   static absl::Status Divide(const FileTensor& factors, std::vector<double>& inv_freq) {
@@ -92,13 +99,14 @@ class Transformer::Loader {
 
   const ModelConfig& config_;
   const RowOrder qk_order_;
+  const WeightQuantization quantization_;
   Backend& backend_;
   absl::Status status_;
 };
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const ModelFiles& files,
-                                                               Backend& backend,
-                                                               int max_model_len) {
+                                                               Backend& backend, int max_model_len,
+                                                               WeightQuantization quantization) {
   const ModelConfig& config = files.config();
   if (max_model_len < 1) {
     return absl::InvalidArgumentError(
@@ -110,10 +118,10 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const ModelFiles&
   model->shape_ = ShapeOf(config);
   if (absl::Status status = backend.Supports(model->shape_); !status.ok()) return status;
 
-  Loader loader(config, weights->qk_order, backend);
+  Loader loader(config, weights->qk_order, quantization, backend);
   const RopeId rope = loader.Rope(weights->rope_factors, max_model_len);
   const std::vector<int32_t>& without_rope = config.layers_without_rope;
-  model->embedding_ = loader.Matrix(*weights->embedding);
+  model->embedding_ = loader.Matrix(*weights->embedding, MatrixRole::kVocabulary);
   for (int i = 0; i < config.num_layers; ++i) {
     const LayerWeights& layer = weights->layers[i];
     const bool has_rope = !std::binary_search(without_rope.begin(), without_rope.end(), i);
@@ -134,7 +142,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const ModelFiles&
                                       .down_bias = loader.Vector(layer.down_bias)}});
   }
   model->final_norm_ = loader.Vector(weights->final_norm);
-  model->head_ = config.tie_word_embeddings ? model->embedding_ : loader.Matrix(*weights->head);
+  model->head_ = config.tie_word_embeddings
+                     ? model->embedding_
+                     : loader.Matrix(*weights->head, MatrixRole::kVocabulary);
   if (!loader.status().ok()) {
     return absl::Status(loader.status().code(),
                         absl::StrCat(files.path(), ": ", loader.status().message()));

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "engine/engine_config.h"
 #include "engine/model_files.h"
 #include "engine/weights.h"
 #include "kernels/backend.h"
@@ -21,9 +22,11 @@ namespace quire {
 class Transformer {
  public:
   // Checks the weights, asks the backend whether it supports the model, and packs them into it.
-  // The files are not needed afterwards. Rope tables cover positions [0, max_model_len).
+  // Matrices that are not quantised may become so. The files are not needed afterwards. Rope tables
+  // cover positions [0, max_model_len).
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(const ModelFiles& files,
-                                                           Backend& backend, int max_model_len);
+                                                           Backend& backend, int max_model_len,
+                                                           WeightQuantization quantization);
 
   const ModelShape& shape() const { return shape_; }
 

@@ -132,7 +132,7 @@ class Backend {
   // For logs: instruction set or device, threads, numerics mode.
   virtual std::string Describe() const = 0;
   // Name of the numerics mode: equal modes give equal bits on every machine.
-  virtual std::string NumericsMode() const = 0;
+  virtual std::string NumericsName() const = 0;
 
   // ---- loading ----
 
@@ -141,7 +141,7 @@ class Backend {
   // The rows of `parts` one after the other, as one [sum of rows, cols] matrix.
   virtual absl::StatusOr<MatrixId> PackMatrix(absl::Span<const MatrixPart> parts) = 0;
   // Gate and up projections [rows, cols] each, side by side for NormMlpAdd.
-  virtual absl::StatusOr<MatrixId> PackGateUp(const WeightView& gate, const WeightView& up) = 0;
+  virtual absl::StatusOr<MatrixId> PackGateUp(const MatrixPart& gate, const MatrixPart& up) = 0;
   // The `parts` one after the other, in fp32. RowOrder applies as for matrices.
   virtual absl::StatusOr<VectorId> PackVector(absl::Span<const MatrixPart> parts) = 0;
   // Table of cos and sin for positions [0, max_positions): angle = position * inv_freq[i] in

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernels/dtype.h"
 
@@ -39,6 +40,9 @@ struct MatrixPart {
   WeightView view;
   RowOrder order = RowOrder::kAsIs;
   int head_dim = 0;  // for kRotaryInterleaved: rows per head
+  // Where the file's type is not quantised, the one (Q8_0 or Q4_0) that the backend should round
+  // the rows to, if its numerics mode computes with quantised weights.
+  std::optional<DType> quantize_to = {};
 };
 
 }  // namespace quire

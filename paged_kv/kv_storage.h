@@ -7,7 +7,9 @@
 #include <memory>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 
 #include "kernels/backend.h"
 #include "paged_kv/kv_layout.h"
@@ -22,7 +24,8 @@ KvSpec MakeKvSpec(const KvLayout& layout, int32_t num_blocks);
 // What blocks hold and who has them is not its business.
 //
 // Touching goes on its own thread, in ascending order; touched_blocks() may be read by any thread.
-// The backend outlives the storage.
+// Clearing pages takes the bandwidth that steps live on: the engine pauses it while it computes and
+// has touched blocks to spare. The backend outlives the storage.
 class KvStorage {
  public:
   // Fails when the backend cannot have the memory.
@@ -38,6 +41,10 @@ class KvStorage {
   // Touches the rest in the background. `on_progress` is called on that thread after each slice.
   void StartTouching(std::function<void()> on_progress);
 
+  // Touches nothing more, after the slice at hand, until it is called with false. Any thread; free
+  // of cost where nothing changes.
+  void PauseTouching(bool pause);
+
   const KvSpec& spec() const { return spec_; }
   // Blocks [0, n) are resident.
   int32_t touched_blocks() const { return touched_blocks_.load(std::memory_order_acquire); }
@@ -45,11 +52,15 @@ class KvStorage {
  private:
   KvStorage(const KvSpec& spec, Backend* backend) : spec_(spec), backend_(backend) {}
   void TouchSlice(int32_t end);
+  // Waits while touching is paused; false when the storage is closing.
+  bool MayTouch();
 
   const KvSpec spec_;
   Backend* const backend_;
   std::atomic<int32_t> touched_blocks_{0};
-  std::atomic<bool> is_closing_{false};
+  std::atomic<bool> is_paused_{false};  // written under mutex_
+  absl::Mutex mutex_;
+  bool is_closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

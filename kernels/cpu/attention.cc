@@ -26,6 +26,7 @@ const AttentionKernels& AttentionKernelsFor(CpuIsa isa) {
     case CpuIsa::kAvx2:
       return isa_avx2::kAttentionKernels;
     case CpuIsa::kAvx512:
+    case CpuIsa::kAvx512Vnni:
       return isa_avx512::kAttentionKernels;
     case CpuIsa::kAvx512Bf16:
       return isa_avx512bf16::kAttentionKernels;

@@ -13,17 +13,17 @@
 
 namespace quire {
 
-CpuBackend::CpuBackend(const IsaChoice& choice, int num_threads)
+CpuBackend::CpuBackend(const IsaChoice& choice, NumericsMode mode, int num_threads)
     : isa_(choice),
+      mode_(mode),
       ops_(CpuOpsFor(choice.isa)),
-      gemm_(GemmKernelsFor(choice.isa)),
       pool_(num_threads),
-      weights_(ops_, &pool_) {}
+      weights_(ops_, mode, &pool_) {}
 
 std::string CpuBackend::Describe() const {
   std::string text = absl::StrCat("cpu, ", NameOf(isa_.isa), ", ", pool_.num_threads(),
                                   pool_.num_threads() == 1 ? " thread" : " threads", ", numerics ",
-                                  NumericsMode());
+                                  NumericsName());
   if (!isa_.note.empty()) absl::StrAppend(&text, " (", isa_.note, ")");
   return text;
 }
@@ -49,7 +49,7 @@ absl::StatusOr<MatrixId> CpuBackend::PackMatrix(absl::Span<const MatrixPart> par
   return weights_.PackMatrix(parts);
 }
 
-absl::StatusOr<MatrixId> CpuBackend::PackGateUp(const WeightView& gate, const WeightView& up) {
+absl::StatusOr<MatrixId> CpuBackend::PackGateUp(const MatrixPart& gate, const MatrixPart& up) {
   return weights_.PackGateUp(gate, up);
 }
 
@@ -251,7 +251,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuBackendOption
     choice = *std::move(detected);
   }
   const int num_threads = options.num_threads > 0 ? options.num_threads : DefaultNumThreads();
-  return std::make_unique<CpuBackend>(choice, num_threads);
+  return std::make_unique<CpuBackend>(choice, options.numerics, num_threads);
 }
 
 }  // namespace quire

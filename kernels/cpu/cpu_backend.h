@@ -21,16 +21,18 @@
 #include "kernels/cpu/step_memory.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/weight_store.h"
+#include "kernels/numerics_mode.h"
 
 namespace quire {
 
 struct CpuBackendOptions {
   int num_threads = 0;        // 0: DefaultNumThreads()
   std::optional<CpuIsa> isa;  // none: DetectCpuIsa()
+  NumericsMode numerics = NumericsMode::kBf16x2;
 };
 
-// The Backend of this machine's processor, in numerics mode bf16x2 (kernels/README.md). Rows of a
-// step are cut in chunks that the threads of a pool claim; no result depends on how.
+// The Backend of this machine's processor, in one numerics mode (kernels/README.md). Rows of a step
+// are cut in chunks that the threads of a pool claim; no result depends on how.
 //
 // A step runs inside Launch; it must be collected before the next Launch. No op allocates, faults
 // pages of its own, or makes a system call but to wake workers that sleep.
@@ -39,14 +41,14 @@ struct CpuBackendOptions {
 class CpuBackend final : public Backend {
  public:
   // REQUIRES: the machine runs choice.isa; num_threads >= 1.
-  CpuBackend(const IsaChoice& choice, int num_threads);
+  CpuBackend(const IsaChoice& choice, NumericsMode mode, int num_threads);
 
   std::string Describe() const override;
-  std::string NumericsMode() const override { return "bf16x2"; }
+  std::string NumericsName() const override { return NameOf(mode_); }
 
   absl::Status Supports(const ModelShape& shape) const override;
   absl::StatusOr<MatrixId> PackMatrix(absl::Span<const MatrixPart> parts) override;
-  absl::StatusOr<MatrixId> PackGateUp(const WeightView& gate, const WeightView& up) override;
+  absl::StatusOr<MatrixId> PackGateUp(const MatrixPart& gate, const MatrixPart& up) override;
   absl::StatusOr<VectorId> PackVector(absl::Span<const MatrixPart> parts) override;
   absl::StatusOr<RopeId> MakeRope(absl::Span<const double> inv_freq, double scale,
                                   int max_positions) override;
@@ -84,9 +86,11 @@ class CpuBackend final : public Backend {
   // of a row is about its elements.
   void ForRows(int num_rows, int64_t cost,
                absl::FunctionRef<void(int begin, int end, int worker)> fn);
-  // Rows [num_rows] of a * matrix^T, by `kernel` into args' output.
-  void Multiply(GemmFn kernel, const PackedMatrix& matrix, const uint16_t* a, int64_t lda,
-                int num_rows, GemmArgs args);
+  // Rows [num_rows] of a * matrix^T, by that kernel of each segment's format into args' output.
+  void Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matrix, const uint16_t* a,
+                int64_t lda, int num_rows, GemmArgs args);
+  // The operand of quantised weights of depth k: a [num_rows, lda] in int8.
+  QuantizedRows Quantize(const uint16_t* a, int64_t lda, int num_rows, int k);
   void NormRows(VectorId norm);
   const float* LogitsOf(int32_t logit_row) const;
   // Token `row` of the step, with what was drawn for its slot filled in.
@@ -107,8 +111,8 @@ class CpuBackend final : public Backend {
 
   // Constant after construction.
   const IsaChoice isa_;
+  const NumericsMode mode_;
   const CpuOps& ops_;
-  const GemmKernels& gemm_;
   ThreadPool pool_;
 
   // Constant after loading.

@@ -25,20 +25,42 @@ void CpuBackend::ForRows(int num_rows, int64_t cost,
   });
 }
 
-void CpuBackend::Multiply(GemmFn kernel, const PackedMatrix& matrix, const uint16_t* a, int64_t lda,
-                          int num_rows, GemmArgs args) {
+QuantizedRows CpuBackend::Quantize(const uint16_t* a, int64_t lda, int num_rows, int k) {
+  const QuantizedRows rows = memory_.ForDepth(k);
+  ForRows(num_rows, k, [&](int begin, int end, int) {
+    for (int row = begin; row < end; ++row) {
+      ops_.quantize_row(a + row * lda, k, rows.q + row * rows.q_stride,
+                        rows.groups + row * rows.group_stride);
+    }
+  });
+  return rows;
+}
+
+void CpuBackend::Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matrix,
+                          const uint16_t* a, int64_t lda, int num_rows, GemmArgs args) {
   args.a = a;
   args.lda = lda;
-  args.w = matrix.panels;
   args.k = matrix.cols;
-  args.n = matrix.rows;
-  const GemmChunks chunks = ChunkGemm(num_rows, NumPanels(matrix.rows), matrix.is_gate_up ? 2 : 1,
-                                      matrix.cols, pool_.num_threads());
-  pool_.Run(chunks.num_chunks, [&](int chunk, int) {
-    const GemmChunks::Range rows = chunks.RowsOf(chunk);
-    const GemmChunks::Range units = chunks.UnitsOf(chunk);
-    kernel(args, rows.begin, rows.end, units.begin, units.end);
-  });
+  for (const PackedSegment& segment : matrix.segments) {
+    if (segment.format == PackedFormat::kBf16 || args.quantized.q != nullptr) continue;
+    args.quantized = Quantize(a, lda, num_rows, matrix.cols);
+  }
+  for (const PackedSegment& segment : matrix.segments) {
+    GemmArgs part = args;
+    part.w = segment.panels;
+    part.n = segment.rows;
+    if (part.bias != nullptr) part.bias += segment.first_row;
+    if (part.out != nullptr) part.out += segment.first_row;
+    const GemmFn multiply = GemmKernelsFor(isa_.isa, segment.format).*kernel;
+    const GemmChunks chunks =
+        ChunkGemm(num_rows, NumPanels(segment.rows), matrix.is_gate_up ? 2 : 1, matrix.cols,
+                  pool_.num_threads());
+    pool_.Run(chunks.num_chunks, [&](int chunk, int) {
+      const GemmChunks::Range rows = chunks.RowsOf(chunk);
+      const GemmChunks::Range units = chunks.UnitsOf(chunk);
+      multiply(part, rows.begin, rows.end, units.begin, units.end);
+    });
+  }
 }
 
 const float* CpuBackend::OptionalVector(VectorId id, int64_t size) const {
@@ -81,10 +103,8 @@ void CpuBackend::Embed(MatrixId embedding) {
               "the embedding is [vocab_size, hidden_size]");
   ForRows(step_.shape.num_tokens, hidden_size * 4, [&](int begin, int end, int) {
     for (int row = begin; row < end; ++row) {
-      uint16_t* const values = memory_.normed + row * memory_.hidden_stride;
-      UnpackPanelRow(matrix.panels, TokenOf(row), hidden_size, values);
-      float* const residual = memory_.residual + static_cast<int64_t>(row) * hidden_size;
-      ops_.widen_row(values, hidden_size, residual);
+      WeightStore::UnpackRow(matrix, TokenOf(row),
+                             memory_.residual + static_cast<int64_t>(row) * hidden_size);
     }
   });
 }
@@ -114,7 +134,7 @@ void CpuBackend::NormQkvRopeAppend(const QkvArgs& args) {
   }
   const int num_tokens = step_.shape.num_tokens;
   NormRows(args.norm);
-  Multiply(gemm_.store, matrix, memory_.normed, memory_.hidden_stride, num_tokens,
+  Multiply(&GemmKernels::store, matrix, memory_.normed, memory_.hidden_stride, num_tokens,
            {.bias = OptionalVector(args.bias, qkv_size_), .out = memory_.qkv, .ldo = qkv_size_});
 
   const absl::Span<const int32_t> slots = SlotsOf(args.layer);
@@ -188,7 +208,7 @@ void CpuBackend::OutProjAdd(MatrixId out, VectorId bias) {
                   matrix.cols == shape_->num_heads * shape_->head_dim,
               "out is [hidden_size, num_heads * head_dim]");
   Multiply(
-      gemm_.add, matrix, memory_.attended, memory_.attended_stride, step_.shape.num_tokens,
+      &GemmKernels::add, matrix, memory_.attended, memory_.attended_stride, step_.shape.num_tokens,
       {.bias = OptionalVector(bias, hidden_size), .out = memory_.residual, .ldo = hidden_size});
 }
 
@@ -203,12 +223,12 @@ void CpuBackend::NormMlpAdd(const MlpArgs& args) {
               "down is [hidden_size, intermediate_size]");
   const int num_tokens = step_.shape.num_tokens;
   NormRows(args.norm);
-  Multiply(gemm_.silu_mul, gate_up, memory_.normed, memory_.hidden_stride, num_tokens,
+  Multiply(&GemmKernels::silu_mul, gate_up, memory_.normed, memory_.hidden_stride, num_tokens,
            {.bias = OptionalVector(args.gate_bias, mlp_size),
             .up_bias = OptionalVector(args.up_bias, mlp_size),
             .out_bf16 = memory_.mlp,
             .ldo = memory_.mlp_stride});
-  Multiply(gemm_.add, down, memory_.mlp, memory_.mlp_stride, num_tokens,
+  Multiply(&GemmKernels::add, down, memory_.mlp, memory_.mlp_stride, num_tokens,
            {.bias = OptionalVector(args.down_bias, hidden_size),
             .out = memory_.residual,
             .ldo = hidden_size});
@@ -257,7 +277,7 @@ void CpuBackend::LogitsOfRows(VectorId norm, MatrixId head) {
                     memory_.normed + i * memory_.hidden_stride);
     }
   });
-  Multiply(gemm_.store, matrix, memory_.normed, memory_.hidden_stride, num_rows,
+  Multiply(&GemmKernels::store, matrix, memory_.normed, memory_.hidden_stride, num_rows,
            {.out = memory_.logits, .ldo = shape_->vocab_size});
   CheckLogits();
 }

@@ -25,6 +25,21 @@ QUIRE_INLINE float FromF16(uint16_t half) {
   return FloatFromBits(sign | ((exponent + 112u) << 23) | (mantissa << 13));
 }
 
+// Nearest, ties to even; beyond the largest fp16, infinity.
+QUIRE_INLINE uint16_t ToF16(float value) {
+  const uint32_t bits = BitsOfFloat(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24, the last place of 0.5
+    const float rounded = FloatFromBits(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (BitsOfFloat(rounded) - BitsOfFloat(0.5f)));
+  }
+  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+}
+
 }  // namespace QUIRE_ISA
 }  // namespace quire
 

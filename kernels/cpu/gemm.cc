@@ -4,27 +4,35 @@
 
 namespace quire {
 
-// Defined by gemm_bf16x2_<isa>.cc.
+// Defined by gemm_bf16x2_<isa>.cc and gemm_a8g32_<isa>.cc.
 namespace isa_reference {
 extern const GemmKernels kGemmKernels;
-}
+extern const QuantizedGemmKernels kQuantizedGemmKernels;
+}  // namespace isa_reference
 namespace isa_avx2 {
 extern const GemmKernels kGemmKernels;
-}
+extern const QuantizedGemmKernels kQuantizedGemmKernels;
+}  // namespace isa_avx2
 namespace isa_avx512 {
 extern const GemmKernels kGemmKernels;
+}
+namespace isa_avx512vnni {
+extern const QuantizedGemmKernels kQuantizedGemmKernels;
 }
 namespace isa_avx512bf16 {
 extern const GemmKernels kGemmKernels;
 }
 
-const GemmKernels& GemmKernelsFor(CpuIsa isa) {
+namespace {
+
+const GemmKernels& Bf16x2KernelsFor(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kReference:
       break;
     case CpuIsa::kAvx2:
       return isa_avx2::kGemmKernels;
     case CpuIsa::kAvx512:
+    case CpuIsa::kAvx512Vnni:
       return isa_avx512::kGemmKernels;
     case CpuIsa::kAvx512Bf16:
       return isa_avx512bf16::kGemmKernels;
@@ -32,21 +40,27 @@ const GemmKernels& GemmKernelsFor(CpuIsa isa) {
   return isa_reference::kGemmKernels;
 }
 
-void PackPanel(const uint16_t* rows, int64_t row_stride, int num_rows, int k, uint16_t* panel) {
-  for (int pair = 0; pair < PaddedK(k) / 2; ++pair) {
-    for (int column = 0; column < kPanelCols; ++column) {
-      for (int odd = 0; odd < 2; ++odd) {
-        const int k_idx = 2 * pair + odd;
-        const bool inside = column < num_rows && k_idx < k;
-        *panel++ = inside ? rows[column * row_stride + k_idx] : 0;
-      }
-    }
+// AVX-512 without VNNI gains nothing over AVX2 here: the kernels are the same, in the same number
+// of bytes per cycle on processors that halve their clock for it.
+const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kReference:
+      break;
+    case CpuIsa::kAvx2:
+    case CpuIsa::kAvx512:
+      return isa_avx2::kQuantizedGemmKernels;
+    case CpuIsa::kAvx512Vnni:
+    case CpuIsa::kAvx512Bf16:
+      return isa_avx512vnni::kQuantizedGemmKernels;
   }
+  return isa_reference::kQuantizedGemmKernels;
 }
 
-void UnpackPanelRow(const uint16_t* panels, int n, int k, uint16_t* out) {
-  const uint16_t* column = panels + n / kPanelCols * PanelElems(k) + n % kPanelCols * 2;
-  for (int i = 0; i < k; ++i) out[i] = column[i / 2 * (2 * kPanelCols) + i % 2];
+}  // namespace
+
+const GemmKernels& GemmKernelsFor(CpuIsa isa, PackedFormat format) {
+  if (format == PackedFormat::kBf16) return Bf16x2KernelsFor(isa);
+  return A8g32KernelsFor(isa).of[static_cast<int>(format)];
 }
 
 GemmChunks ChunkGemm(int rows, int units, int panels_per_unit, int k, int num_threads) {

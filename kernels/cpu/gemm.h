@@ -6,17 +6,24 @@
 #include "kernels/cpu/gemm_kernels.h"
 #include "kernels/cpu/isa.h"
 
-// Matrix products of the mode `bf16x2`: out[m, n] = sum over k of a[m, k] * w[n, k], bf16 operands,
-// one fp32 accumulator per element that starts at +0 and takes per pair of k, ascending, first
-// fma(a_odd, w_odd, acc), then fma(a_even, w_even, acc). Vector lanes lie over n only and k is
-// never split, so an element has the same bits whatever the number of rows, the chunking, the
-// thread and the instruction set. reference/gemm.h is the definition. FTZ and DAZ must be set in
-// the calling thread (ThreadPool does it).
+// Matrix products, out[m, n] = sum over k of a[m, k] * w[n, k], by the format of w:
+//
+// bf16 (mode `bf16x2`): bf16 operands, one fp32 accumulator per element that starts at +0 and takes
+// per pair of k, ascending, first fma(a_odd, w_odd, acc), then fma(a_even, w_even, acc).
+//
+// quantised (mode `a8g32`): `a` is quantised by groups of 32 (quantized_rows.h); integer dot
+// products, exact; per group, ascending, from +0: acc = fma(scale_a * scale_w, float(dot), acc) for
+// each scale of w in the group, and where the format has mins then
+// acc = fma(min_w, scale_a * float(sum of q), acc).
+//
+// Vector lanes lie over n only and accumulators are never split, so an element has the same bits
+// whatever the number of rows, the chunking, the thread and the instruction set. reference/gemm.h
+// is the definition. FTZ and DAZ must be set in the calling thread (ThreadPool does it).
 
 namespace quire {
 
-// REQUIRES: the machine runs `isa`.
-const GemmKernels& GemmKernelsFor(CpuIsa isa);
+// Kernels for weights of a format. REQUIRES: the machine runs `isa`.
+const GemmKernels& GemmKernelsFor(CpuIsa isa, PackedFormat format);
 
 // Elements from one row of an `a` operand to the next: k rounded up so that rows start at
 // multiples of 64 bytes and do not all fall into the same cache sets. Any even stride is correct.
@@ -24,14 +31,6 @@ constexpr int64_t ActivationStride(int k) {
   const int64_t lines = (k + 31) / 32;
   return (lines | 1) * 32;
 }
-
-// Writes one whole panel: rows [num_rows, k], row i starting at rows + i * row_stride, num_rows in
-// [1, 32]; columns past num_rows and an odd k are padded with zeros. Panels are independent of each
-// other: any thread.
-void PackPanel(const uint16_t* rows, int64_t row_stride, int num_rows, int k, uint16_t* panel);
-
-// Reads row `n` of the packed matrix back: out[k].
-void UnpackPanelRow(const uint16_t* panels, int n, int k, uint16_t* out);
 
 // How a product is cut into chunks for a thread pool. Chunk c computes rows RowsOf(c) of units
 // UnitsOf(c). Chunks over the same units are neighbours, so that weights come from memory once.

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "kernels/cpu/gemm_dot.h"
+#include "kernels/cpu/gemm_epilogue.h"
 #include "kernels/cpu/gemm_kernels.h"
-#include "kernels/cpu/math.h"
 #include "kernels/cpu/vec16.h"
 
 namespace quire {
@@ -18,7 +18,6 @@ inline namespace QUIRE_ISA {
 // in memory between two pieces of kBlockDepth of k; so what a piece reads, kBlockDepth elements of
 // kBlockCols columns and of kBlockRows rows, stays in the L2 cache.
 inline constexpr int kBlockRows = 96;
-inline constexpr int kBlockCols = 2 * kPanelCols;
 inline constexpr int kBlockDepth = 1024;
 inline constexpr int64_t kPairStride = 2 * kPanelCols;  // elements of a panel from pair to pair
 
@@ -89,54 +88,6 @@ static void MultiplyPiece(const BlockArgs& block, int num_rows) {
   ForRowTiles(num_rows, [&]<int R>(int row) { MultiplyRows<R>(block, row); });
 }
 
-QUIRE_INLINE F32x16 AddBias(F32x16 x, const float* bias, int column, int num_columns) {
-  return bias == nullptr ? x : x + LoadN(bias + column, num_columns);
-}
-
-// Epilogues take the sums of one row: c[32 * num_panels], of panel `panel` and the next.
-struct StoreEpilogue {
-  static constexpr int kUnitPanels = 1;
-  QUIRE_INLINE static F32x16 Combine(F32x16 sum, const float*, int) { return sum; }
-};
-
-struct AddEpilogue {
-  static constexpr int kUnitPanels = 1;
-  QUIRE_INLINE static F32x16 Combine(F32x16 sum, const float* out, int num_columns) {
-    return LoadN(out, num_columns) + sum;
-  }
-};
-
-template <typename Epilogue>
-QUIRE_INLINE void FinishRow(Epilogue, const GemmArgs& args, int row, int panel, int num_panels,
-                            const float* c) {
-  for (int i = 0; i < 2 * num_panels; ++i) {
-    const int column = panel * kPanelCols + i * 16;
-    const int num_columns = args.n - column < 16 ? args.n - column : 16;
-    if (num_columns <= 0) return;
-    const F32x16 sum = AddBias(Load(c + i * 16), args.bias, column, num_columns);
-    float* out = args.out + row * args.ldo + column;
-    StoreN(out, Epilogue::Combine(sum, out, num_columns), num_columns);
-  }
-}
-
-struct SiluMulEpilogue {
-  static constexpr int kUnitPanels = 2;
-};
-
-QUIRE_INLINE void FinishRow(SiluMulEpilogue, const GemmArgs& args, int row, int panel, int,
-                            const float* c) {
-  const int padded_n = args.n + (args.n & 1);
-  for (int i = 0; i < 2; ++i) {
-    const int column = panel / 2 * kPanelCols + i * 16;
-    if (column >= args.n) return;
-    const int num_columns = args.n - column < 16 ? args.n - column : 16;
-    const int num_written = padded_n - column < 16 ? padded_n - column : 16;
-    const F32x16 gate = AddBias(Load(c + i * 16), args.bias, column, num_columns);
-    const F32x16 up = AddBias(Load(c + kPanelCols + i * 16), args.up_bias, column, num_columns);
-    StoreBf16N(args.out_bf16 + row * args.ldo + column, Silu16(gate) * up, num_written);
-  }
-}
-
 // One block of rows and panels through all of k.
 template <typename Epilogue>
 QUIRE_INLINE void MultiplyBlock(const GemmArgs& args, int row, int num_rows, int panel,
@@ -144,13 +95,14 @@ QUIRE_INLINE void MultiplyBlock(const GemmArgs& args, int row, int num_rows, int
   const int num_panels = panel_end - panel < 2 ? 1 : 2;
   alignas(64) float c[kBlockRows * kBlockCols];
   const int padded_k = PaddedK(args.k);
-  const uint16_t* w = args.w + panel * PanelElems(args.k);
+  const int64_t panel_elems = PanelBytes(PackedFormat::kBf16, args.k) / 2;
+  const uint16_t* w = reinterpret_cast<const uint16_t*>(args.w) + panel * panel_elems;
   for (int k = 0; k < padded_k; k += kBlockDepth) {
     const int depth = padded_k - k < kBlockDepth ? padded_k - k : kBlockDepth;
     const BlockArgs block = {.a = args.a + row * args.lda + k,
                              .lda = args.lda,
                              .w = w + k * kPanelCols,
-                             .panel_stride = PanelElems(args.k),
+                             .panel_stride = panel_elems,
                              .num_panels = num_panels,
                              .num_pairs = depth / 2,
                              .first = k == 0,

@@ -4,30 +4,20 @@
 #include <stdint.h>
 
 #include "kernels/cpu/isa_target.h"
+#include "kernels/cpu/packed_format.h"
+#include "kernels/cpu/quantized_rows.h"
 
-// What gemm.h and the objects of each instruction set share: the arrangement of packed weights, and
-// the signatures of the kernels.
+// What gemm.h and the objects of each instruction set share: the signatures of the kernels.
 
 namespace quire {
 
-// Weights lie in panels of 32 columns (rows of the file's matrix):
-//   bf16 [ceil(n / 32)][k / 2][32][2], k rounded up to even, padding zero
-// so one panel is one stream of k * 64 bytes.
-inline constexpr int kPanelCols = 32;
-
-QUIRE_INLINE constexpr int PaddedK(int k) { return k + (k & 1); }
-QUIRE_INLINE constexpr int NumPanels(int n) { return (n + kPanelCols - 1) / kPanelCols; }
-// Elements of one panel, and of a whole packed matrix. It should start at a multiple of 64 bytes.
-QUIRE_INLINE constexpr int64_t PanelElems(int k) {
-  return static_cast<int64_t>(PaddedK(k)) * kPanelCols;
-}
-QUIRE_INLINE constexpr int64_t PackedElems(int n, int k) { return NumPanels(n) * PanelElems(k); }
-
-// One product. `bias` and `up_bias` may be null.
+// One product. `a` is read where weights are bf16, `quantized` where they are quantised. `bias` and
+// `up_bias` may be null.
 struct GemmArgs {
   const uint16_t* a = nullptr;  // bf16 [rows, lda]; columns [k, PaddedK(k)) are zero
   int64_t lda = 0;              // even
-  const uint16_t* w = nullptr;  // panels
+  QuantizedRows quantized = {};
+  const uint8_t* w = nullptr;  // panels
   int k = 0;
   int n = 0;                       // columns of the output
   const float* bias = nullptr;     // [n]
@@ -52,6 +42,11 @@ struct GemmKernels {
   // panel 2i holds columns [32i, 32i + 32) of gate, panel 2i + 1 those of up; a unit is such a
   // pair. Where n is odd, column n is written too, with zero, so that the output is an `a`.
   GemmFn silu_mul;
+};
+
+// Of the mode a8g32: one set for each format of weights but kBf16.
+struct QuantizedGemmKernels {
+  GemmKernels of[kNumPackedFormats];  // by PackedFormat
 };
 
 }  // namespace quire

@@ -16,6 +16,7 @@ namespace {
 struct Features {
   bool avx2 = false;    // AVX2, FMA, F16C
   bool avx512 = false;  // F, BW, VL, DQ
+  bool avx512_vnni = false;
   bool avx512_bf16 = false;
 };
 
@@ -41,7 +42,8 @@ Features ReadFeatures() {
   if ((states & kZmmState) != kZmmState || !features.avx2) return features;
   features.avx512 =
       (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ);
-  if (!features.avx512 || max_subleaf < 1) return features;
+  features.avx512_vnni = features.avx512 && (c & bit_AVX512VNNI);
+  if (!features.avx512_vnni || max_subleaf < 1) return features;
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return features;
   features.avx512_bf16 = a & bit_AVX512BF16;
   return features;
@@ -69,6 +71,8 @@ const char* NameOf(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAvx512Vnni:
+      return "avx512vnni";
     case CpuIsa::kAvx512Bf16:
       return "avx512bf16";
   }
@@ -84,6 +88,8 @@ bool MachineRuns(CpuIsa isa) {
       return features.avx2;
     case CpuIsa::kAvx512:
       return features.avx512;
+    case CpuIsa::kAvx512Vnni:
+      return features.avx512_vnni;
     case CpuIsa::kAvx512Bf16:
       return features.avx512_bf16 && Vdpbf16MatchesDefinition();
   }
@@ -99,8 +105,10 @@ absl::StatusOr<IsaChoice> DetectCpuIsa() {
   if (wanted != nullptr && *wanted != '\0') {
     const std::optional<CpuIsa> isa = IsaNamed(wanted);
     if (!isa.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "QUIRE_CPU_ISA=", wanted, ": unknown; known are reference, avx2, avx512, avx512bf16"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("QUIRE_CPU_ISA=", wanted,
+                       ": unknown; known are reference, avx2, avx512, avx512vnni, "
+                       "avx512bf16"));
     }
     if (!MachineRuns(*isa)) {
       return absl::FailedPreconditionError(

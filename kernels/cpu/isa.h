@@ -13,13 +13,14 @@ enum class CpuIsa : uint8_t {
   kReference,   // plain C++, any machine; for tests, never chosen by itself
   kAvx2,        // AVX2, FMA, F16C: the least that is asked of a machine
   kAvx512,      // AVX-512 F, BW, VL, DQ
+  kAvx512Vnni,  // and AVX512_VNNI
   kAvx512Bf16,  // and AVX512_BF16, where VDPBF16PS computes what kernels/README.md defines
 };
 
 constexpr CpuIsa kAllCpuIsas[] = {CpuIsa::kReference, CpuIsa::kAvx2, CpuIsa::kAvx512,
-                                  CpuIsa::kAvx512Bf16};
+                                  CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16};
 
-// "reference", "avx2", "avx512", "avx512bf16".
+// "reference", "avx2", "avx512", "avx512vnni", "avx512bf16".
 const char* NameOf(CpuIsa isa);
 
 // Whether this processor and operating system can run code for `isa`.
@@ -32,7 +33,8 @@ struct IsaChoice {
 
 // The best instruction set of this machine, or the one that the environment's QUIRE_CPU_ISA names.
 // An unknown name there, one that the machine lacks, or a machine below AVX2 is an error. Where
-// VDPBF16PS does not compute the definition (4 096 random lanes), kAvx512 is chosen and noted.
+// VDPBF16PS does not compute the definition (4 096 random lanes), what stands before it is chosen
+// and that is noted.
 absl::StatusOr<IsaChoice> DetectCpuIsa();
 
 }  // namespace quire

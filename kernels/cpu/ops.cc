@@ -25,6 +25,7 @@ const CpuOps& CpuOpsFor(CpuIsa isa) {
     case CpuIsa::kAvx2:
       return isa_avx2::kCpuOps;
     case CpuIsa::kAvx512:
+    case CpuIsa::kAvx512Vnni:
       return isa_avx512::kCpuOps;
     case CpuIsa::kAvx512Bf16:
       return isa_avx512bf16::kCpuOps;

@@ -8,6 +8,7 @@
 namespace quire {
 
 enum class CpuIsa : uint8_t;
+struct RowGroup;
 
 // Philox4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
 inline constexpr uint32_t kPhiloxMul0 = 0xd2511f53u;
@@ -52,9 +53,9 @@ struct Spread {
 using UnpackRowFn = void (*)(const uint8_t* row, int64_t cols, uint16_t* out);
 
 // The row operations of the CPU backend but for products and attention, compiled for one
-// instruction set. The headers they come from (norm.h, rope.h, unpack.h, sampling_kernels.h)
-// describe them; reference/ defines them. Equal bits for every instruction set. FTZ and DAZ must be
-// set in the calling thread. None allocates.
+// instruction set. The headers they come from (norm.h, rope.h, quantize.h, unpack.h,
+// sampling_kernels.h) describe them; reference/ defines them. Equal bits for every instruction set.
+// FTZ and DAZ must be set in the calling thread. None allocates.
 struct CpuOps {
   void (*rms_norm)(const float* x, const float* weight, int cols, float eps, uint16_t* out);
   void (*rms_norm_head)(const float* x, const float* weight, int cols, float eps, float* out);
@@ -63,6 +64,7 @@ struct CpuOps {
                       int padded_head_dim, uint16_t* out);
   void (*round_row)(const float* x, int cols, int padded_cols, uint16_t* out);
   void (*widen_row)(const uint16_t* x, int cols, float* out);
+  void (*quantize_row)(const uint16_t* x, int cols, int8_t* q, RowGroup* groups);
 
   UnpackRowFn unpack_f32;
   UnpackRowFn unpack_f16;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/logprobs_kernels.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/sampling_kernels.h"
 #include "kernels/cpu/unpack.h"
@@ -24,6 +25,7 @@ const CpuOps kCpuOps = {
     .rotate_head = RotateHead,
     .round_row = RoundRow,
     .widen_row = WidenRow,
+    .quantize_row = QuantizeRow,
     .unpack_f32 = UnpackF32Row,
     .unpack_f16 = UnpackF16Row,
     .unpack_bf16 = UnpackBf16Row,

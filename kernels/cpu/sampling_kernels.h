@@ -132,8 +132,6 @@ QUIRE_INLINE Weight16 FixedPoint(F32x16 x) {
 // floor(exp(d) * 2^40), d <= 0; 0 where d is a NaN.
 QUIRE_INLINE Weight16 WeightsOf(F32x16 d) { return FixedPoint(Exp16(d)); }
 
-QUIRE_INLINE F32x16 Abs(F32x16 x) { return AsFloat(AsInt(x) & BroadcastInt(0x7fffffff)); }
-
 QUIRE_INLINE uint64_t TotalOf(const Weight16& sums) {
   int32_t high[16], low[16];
   StoreInt(high, sums.high);

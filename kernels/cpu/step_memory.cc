@@ -37,6 +37,10 @@ int64_t Carve(const ModelShape& shape, const StepLimits& limits, int num_threads
   carver.Take(num_threads * 2 * padded_head_dim, &m->kv_rows);
   carver.Take(tokens * m->attended_stride, &m->attended);
   carver.Take(tokens * m->mlp_stride, &m->mlp);
+  const int64_t rows = std::max<int64_t>(tokens, limits.max_logit_rows);
+  const int64_t stride = std::max({m->hidden_stride, m->attended_stride, m->mlp_stride});
+  carver.Take(rows * stride, &m->quantized.q);
+  carver.Take(rows * (stride / kGroupDepth), &m->quantized.groups);
   carver.Take(int64_t{limits.max_logit_rows} * shape.vocab_size, &m->logits);
   return carver.used();
 }
@@ -57,6 +61,13 @@ absl::StatusOr<StepMemory> StepMemory::Make(const ModelShape& shape, const StepL
   std::memset(m.memory.data(), 0, bytes);
   Carve(shape, limits, num_threads, m.memory.data(), &m);
   return m;
+}
+
+QuantizedRows StepMemory::ForDepth(int k) const {
+  QuantizedRows rows = quantized;
+  rows.q_stride = ActivationStride(k);
+  rows.group_stride = rows.q_stride / kGroupDepth;
+  return rows;
 }
 
 }  // namespace quire

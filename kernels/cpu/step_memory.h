@@ -9,6 +9,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/mapped_memory.h"
+#include "kernels/cpu/quantized_rows.h"
 
 namespace quire {
 
@@ -31,7 +32,13 @@ struct StepMemory {
   uint16_t* kv_rows = nullptr;   // bf16 [num_threads, K|V, padded_head_dim]
   uint16_t* attended = nullptr;  // bf16 [num_tokens, attended_stride]
   uint16_t* mlp = nullptr;       // bf16 [num_tokens, mlp_stride]
-  float* logits = nullptr;       // [num_logit_rows, vocab_size]
+  // What the three above become as operands of quantised weights, one at a time; the strides are
+  // set by ForDepth.
+  QuantizedRows quantized;
+  float* logits = nullptr;  // [num_logit_rows, vocab_size]
+
+  // `quantized` for rows of k elements. REQUIRES: k is one of the operands' sizes.
+  QuantizedRows ForDepth(int k) const;
 
   MappedMemory memory;
 };

@@ -9,10 +9,12 @@
 //   Load Store LoadN StoreN     16 elements, or the first n (the others read as 0, stay unwritten)
 //   LoadBf16 StoreBf16 ...N     bf16 in memory, fp32 in lanes; stores round as RneBf16 does
 //   LoadF16 LoadI8 LoadU8       converted on load, exactly
+//   StoreI8                     REQUIRES: lanes fit int8
 //   Fma(a, b, c) = a*b + c; NegFma(a, b, c) = c - a*b, rounded once
 //   Max(a, b) = a > b ? a : b; Min(a, b) = a < b ? a : b: the second where one is a NaN
 //   RoundToInt                  nearest even; REQUIRES: |x| < 2^31
 //   SumLanes                    pairwise tree: i + (i+8), then 4, 2, 1
+//   SumLanesInt                 modulo 2^32
 //   FmaPairs(acc, a, b)         lanes are pairs of bf16 (k even low, k odd high):
 //                               acc = fma(a_odd, b_odd, acc), then fma(a_even, b_even, acc)
 
@@ -33,6 +35,8 @@ namespace quire {
 inline namespace QUIRE_ISA {
 
 QUIRE_INLINE F32x16 Zero16() { return Broadcast(0.0f); }
+
+QUIRE_INLINE F32x16 Abs(F32x16 x) { return AsFloat(AsInt(x) & BroadcastInt(0x7fffffff)); }
 
 QUIRE_INLINE Mask16 IsNan(F32x16 a) { return NotEqual(a, a); }
 

@@ -68,6 +68,10 @@ QUIRE_INLINE F32x16 LoadF16(const uint16_t* p) { QUIRE_LANES(F32x16, v, FromF16(
 QUIRE_INLINE I32x16 LoadI8(const int8_t* p) { QUIRE_LANES(I32x16, v, p[i]); }
 QUIRE_INLINE I32x16 LoadU8(const uint8_t* p) { QUIRE_LANES(I32x16, v, p[i]); }
 
+QUIRE_INLINE void StoreI8(int8_t* p, I32x16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a.v[i]);
+}
+
 QUIRE_INLINE F32x16 operator+(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, v, a.v[i] + b.v[i]); }
 QUIRE_INLINE F32x16 operator-(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, v, a.v[i] - b.v[i]); }
 QUIRE_INLINE F32x16 operator*(F32x16 a, F32x16 b) { QUIRE_LANES(F32x16, v, a.v[i] * b.v[i]); }
@@ -148,6 +152,11 @@ QUIRE_INLINE I32x16 Select(Mask16 mask, I32x16 if_set, I32x16 if_clear) {
   QUIRE_LANES(I32x16, v, mask.m[i] ? if_set.v[i] : if_clear.v[i]);
 }
 
+QUIRE_INLINE int32_t SumLanesInt(I32x16 a) {
+  uint32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += Unsigned(a.v[i]);
+  return static_cast<int32_t>(sum);
+}
 QUIRE_INLINE float SumLanes(F32x16 a) {
   for (int half = 8; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) a.v[i] = a.v[i] + a.v[i + half];

@@ -40,15 +40,19 @@ QUIRE_INLINE I32x16 AsInt(F32x16 a) {
 }
 
 QUIRE_INLINE F32x16 Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-QUIRE_INLINE F32x16 LoadN(const float* p, int n) {
-  const Mask16 mask = FirstLanes(n);
-  return {_mm256_maskload_ps(p, mask.lo), _mm256_maskload_ps(p + 8, mask.hi)};
-}
 QUIRE_INLINE void Store(float* p, F32x16 a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
 }
+// Whole vectors go past the masks: a masked store costs as much as a dozen others on some
+// processors.
+QUIRE_INLINE F32x16 LoadN(const float* p, int n) {
+  if (n == 16) return Load(p);
+  const Mask16 mask = FirstLanes(n);
+  return {_mm256_maskload_ps(p, mask.lo), _mm256_maskload_ps(p + 8, mask.hi)};
+}
 QUIRE_INLINE void StoreN(float* p, F32x16 a, int n) {
+  if (n == 16) return Store(p, a);
   const Mask16 mask = FirstLanes(n);
   _mm256_maskstore_ps(p, mask.lo, a.lo);
   _mm256_maskstore_ps(p + 8, mask.hi, a.hi);
@@ -58,6 +62,7 @@ QUIRE_INLINE I32x16 LoadInt(const int32_t* p) {
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
 }
 QUIRE_INLINE I32x16 LoadIntN(const int32_t* p, int n) {
+  if (n == 16) return LoadInt(p);
   const Mask16 mask = FirstLanes(n);
   return {_mm256_maskload_epi32(p, mask.lo), _mm256_maskload_epi32(p + 8, mask.hi)};
 }
@@ -66,6 +71,7 @@ QUIRE_INLINE void StoreInt(int32_t* p, I32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
 }
 QUIRE_INLINE void StoreIntN(int32_t* p, I32x16 a, int n) {
+  if (n == 16) return StoreInt(p, a);
   const Mask16 mask = FirstLanes(n);
   _mm256_maskstore_epi32(p, mask.lo, a.lo);
   _mm256_maskstore_epi32(p + 8, mask.hi, a.hi);
@@ -79,6 +85,7 @@ QUIRE_INLINE F32x16 LoadBf16(const uint16_t* p) {
           WidenBf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
 QUIRE_INLINE F32x16 LoadBf16N(const uint16_t* p, int n) {
+  if (n == 16) return LoadBf16(p);
   uint16_t padded[16] = {};
   for (int i = 0; i < n; ++i) padded[i] = p[i];
   return LoadBf16(padded);
@@ -103,6 +110,7 @@ QUIRE_INLINE void StoreBf16(uint16_t* p, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ordered);
 }
 QUIRE_INLINE void StoreBf16N(uint16_t* p, F32x16 a, int n) {
+  if (n == 16) return StoreBf16(p, a);
   uint16_t all[16];
   StoreBf16(all, a);
   for (int i = 0; i < n; ++i) p[i] = all[i];
@@ -118,6 +126,13 @@ QUIRE_INLINE I32x16 LoadI8(const int8_t* p) {
 QUIRE_INLINE I32x16 LoadU8(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+
+QUIRE_INLINE void StoreI8(int8_t* p, I32x16 a) {
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+  const __m128i bytes =
+      _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
 QUIRE_INLINE F32x16 operator+(F32x16 a, F32x16 b) {
@@ -229,6 +244,13 @@ QUIRE_INLINE F32x16 Select(Mask16 mask, F32x16 if_set, F32x16 if_clear) {
   return AsFloat(Select(mask, AsInt(if_set), AsInt(if_clear)));
 }
 
+QUIRE_INLINE int32_t SumLanesInt(I32x16 a) {
+  const __m256i eight = _mm256_add_epi32(a.lo, a.hi);
+  const __m128i four =
+      _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
 QUIRE_INLINE float SumLanes(F32x16 a) {
   const __m256 eight = _mm256_add_ps(a.lo, a.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -87,6 +87,10 @@ QUIRE_INLINE I32x16 LoadU8(const uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
 
+QUIRE_INLINE void StoreI8(int8_t* p, I32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+
 QUIRE_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 QUIRE_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 QUIRE_INLINE F32x16 operator*(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
@@ -147,6 +151,7 @@ QUIRE_INLINE I32x16 Select(Mask16 mask, I32x16 if_set, I32x16 if_clear) {
   return {_mm512_mask_blend_epi32(mask.m, if_clear.v, if_set.v)};
 }
 
+QUIRE_INLINE int32_t SumLanesInt(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
 QUIRE_INLINE float SumLanes(F32x16 a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -5,6 +5,8 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/reference/unpack.h"
+#include "kernels/cpu/weight_packing.h"
+#include "kernels/cpu/weight_quantization.h"
 
 namespace quire {
 namespace {
@@ -30,14 +32,49 @@ void CheckPart(const MatrixPart& part, int64_t rows, int64_t cols) {
               "rotary rows come in whole heads");
 }
 
+// What a part's rows become. A depth that does not fill groups stays bf16.
+PackedFormat FormatOf(NumericsMode mode, DType dtype, std::optional<DType> quantize_to,
+                      int64_t cols) {
+  if (mode != NumericsMode::kA8g32) return PackedFormat::kBf16;
+  const PackedFormat own = PackedFormatOf(dtype);
+  if (own != PackedFormat::kBf16 || !quantize_to.has_value() || cols % kGroupDepth != 0) return own;
+  return PackedFormatOf(*quantize_to);
+}
+
+// Which part row `row` of all of them lies in, and where.
+struct RowPlace {
+  const MatrixPart& part;
+  int64_t file_row;
+};
+RowPlace FindRow(absl::Span<const MatrixPart> parts, int64_t row) {
+  size_t i = 0;
+  while (row >= parts[i].view.rows) row -= parts[i++].view.rows;
+  return {parts[i], FileRow(parts[i], row)};
+}
+
+const uint8_t* RowData(const WeightView& view, int64_t row) {
+  return reinterpret_cast<const uint8_t*>(view.data) + row * RowBytes(view);
+}
+
 }  // namespace
 
-absl::StatusOr<uint16_t*> WeightStore::TakePanels(int num_rows, int cols) {
-  const int64_t bytes = PackedElems(num_rows, cols) * static_cast<int64_t>(sizeof(uint16_t));
+int64_t PackedWeightBytes(NumericsMode mode, DType dtype, std::optional<DType> quantize_to,
+                          int64_t rows, int64_t cols) {
+  const PackedFormat format = FormatOf(mode, dtype, quantize_to, cols);
+  return (rows + kPanelCols - 1) / kPanelCols * PanelBytes(format, static_cast<int>(cols));
+}
+
+PackedFormat WeightStore::FormatOf(const MatrixPart& part) const {
+  return quire::FormatOf(mode_, part.view.dtype, part.quantize_to, part.view.cols);
+}
+
+absl::StatusOr<uint8_t*> WeightStore::TakePanels(PackedFormat format, int64_t num_panels,
+                                                 int cols) {
+  const int64_t bytes = num_panels * PanelBytes(format, cols);
   absl::StatusOr<std::byte*> memory = arena_.Take(bytes, "weights");
   if (!memory.ok()) return memory.status();
   bytes_ += bytes;
-  return reinterpret_cast<uint16_t*>(*memory);
+  return reinterpret_cast<uint8_t*>(*memory);
 }
 
 UnpackRowFn WeightStore::UnpackFor(DType dtype) const {
@@ -70,8 +107,8 @@ UnpackRowFn WeightStore::UnpackFor(DType dtype) const {
   return nullptr;
 }
 
-void WeightStore::UnpackRow(const WeightView& view, int64_t row, uint16_t* out) const {
-  const auto* source = reinterpret_cast<const uint8_t*>(view.data) + row * RowBytes(view);
+void WeightStore::UnpackFileRow(const WeightView& view, int64_t row, uint16_t* out) const {
+  const uint8_t* const source = RowData(view, row);
   if (view.dtype != DType::kF8E4M3) return UnpackFor(view.dtype)(source, view.cols, out);
   const WeightScales& scales = view.scales;
   if (scales.data == nullptr) return ops_.unpack_f8_e4m3(source, view.cols, 1.0f, out);
@@ -84,63 +121,111 @@ void WeightStore::UnpackRow(const WeightView& view, int64_t row, uint16_t* out) 
   }
 }
 
-void WeightStore::PackRows(absl::Span<const MatrixPart> parts, int64_t begin, int num_rows,
-                           uint16_t* rows, uint16_t* panel) const {
-  const int64_t cols = parts[0].view.cols;
-  size_t part_idx = 0;
-  int64_t row = begin;  // in parts[part_idx]
-  for (int i = 0; i < num_rows; ++i, ++row) {
-    while (row >= parts[part_idx].view.rows) row -= parts[part_idx++].view.rows;
-    const MatrixPart& part = parts[part_idx];
-    UnpackRow(part.view, FileRow(part, row), rows + i * cols);
+std::vector<WeightStore::Scratch> WeightStore::MakeScratch(PackedFormat format, int cols) const {
+  std::vector<Scratch> scratch(pool_->num_threads());
+  for (Scratch& one : scratch) {
+    one.bf16.resize(static_cast<size_t>(kPanelCols) * cols);
+    if (format == PackedFormat::kBf16) continue;
+    one.wide.resize(cols);
+    one.quantized.resize(static_cast<size_t>(kPanelCols) * cols * 2);
   }
-  PackPanel(rows, cols, num_rows, static_cast<int>(cols), panel);
+  return scratch;
+}
+
+void WeightStore::PackPanel(PackedFormat format, absl::Span<const MatrixPart> parts, int64_t begin,
+                            int num_rows, Scratch& scratch, uint8_t* panel) const {
+  const int cols = static_cast<int>(parts[0].view.cols);
+  if (format == PackedFormat::kBf16) {
+    for (int i = 0; i < num_rows; ++i) {
+      const RowPlace place = FindRow(parts, begin + i);
+      UnpackFileRow(place.part.view, place.file_row, &scratch.bf16[int64_t{i} * cols]);
+    }
+    PackBf16Panel(scratch.bf16.data(), cols, num_rows, cols, panel);
+    return;
+  }
+  const uint8_t* rows[kPanelCols];
+  DType dtype = parts[0].view.dtype;
+  for (int i = 0; i < num_rows; ++i) {
+    const RowPlace place = FindRow(parts, begin + i);
+    const WeightView& view = place.part.view;
+    rows[i] = RowData(view, place.file_row);
+    if (PackedFormatOf(view.dtype) != PackedFormat::kBf16) continue;
+    dtype = *place.part.quantize_to;
+    UnpackFileRow(view, place.file_row, scratch.bf16.data());
+    ops_.widen_row(scratch.bf16.data(), cols, scratch.wide.data());
+    uint8_t* const out = &scratch.quantized[int64_t{i} * cols * 2];
+    QuantizeWeightRow(dtype, scratch.wide.data(), cols, out);
+    rows[i] = out;
+  }
+  PackQuantizedPanel(dtype, rows, num_rows, cols, panel);
 }
 
 absl::StatusOr<MatrixId> WeightStore::PackMatrix(absl::Span<const MatrixPart> parts) {
   QUIRE_CHECK(!parts.empty(), "a matrix has parts");
+  const int64_t cols = parts[0].view.cols;
+  PackedMatrix matrix;
+  matrix.cols = static_cast<int>(cols);
   int64_t total_rows = 0;
-  for (const MatrixPart& part : parts) {
-    CheckPart(part, part.view.rows, parts[0].view.cols);
-    total_rows += part.view.rows;
+  for (size_t begin = 0; begin < parts.size();) {
+    const PackedFormat format = FormatOf(parts[begin]);
+    size_t end = begin;
+    int64_t num_rows = 0;
+    for (; end < parts.size() && FormatOf(parts[end]) == format; ++end) {
+      CheckPart(parts[end], parts[end].view.rows, cols);
+      num_rows += parts[end].view.rows;
+    }
+    QUIRE_CHECK(total_rows + num_rows <= INT32_MAX && num_rows > 0 && cols > 0 && cols <= INT32_MAX,
+                "dimensions fit 31 bits");
+    const int rows = static_cast<int>(num_rows);
+    absl::StatusOr<uint8_t*> panels = TakePanels(format, NumPanels(rows), matrix.cols);
+    if (!panels.ok()) return panels.status();
+    std::vector<Scratch> scratch = MakeScratch(format, matrix.cols);
+    const absl::Span<const MatrixPart> of_segment = parts.subspan(begin, end - begin);
+    pool_->Run(NumPanels(rows), [&](int panel, int worker) {
+      const int first = panel * kPanelCols;
+      PackPanel(format, of_segment, first, std::min(kPanelCols, rows - first), scratch[worker],
+                *panels + panel * PanelBytes(format, matrix.cols));
+    });
+    matrix.segments.push_back({format, static_cast<int>(total_rows), rows, *panels});
+    total_rows += num_rows;
+    begin = end;
   }
-  const int num_rows = static_cast<int>(total_rows);
-  const int cols = static_cast<int>(parts[0].view.cols);
-  QUIRE_CHECK(num_rows == total_rows && num_rows > 0 && cols > 0, "dimensions fit 31 bits");
-  absl::StatusOr<uint16_t*> panels = TakePanels(num_rows, cols);
-  if (!panels.ok()) return panels.status();
-
-  const int64_t rows_elems = static_cast<int64_t>(kPanelCols) * cols;
-  std::vector<uint16_t> scratch(pool_->num_threads() * rows_elems);
-  pool_->Run(NumPanels(num_rows), [&](int panel, int worker) {
-    const int begin = panel * kPanelCols;
-    PackRows(parts, begin, std::min(kPanelCols, num_rows - begin),
-             scratch.data() + worker * rows_elems, *panels + panel * PanelElems(cols));
-  });
-  matrices_.push_back({*panels, num_rows, cols, /*is_gate_up=*/false});
+  matrix.rows = static_cast<int>(total_rows);
+  matrices_.push_back(std::move(matrix));
   return MatrixId{static_cast<int32_t>(matrices_.size()) - 1};
 }
 
-absl::StatusOr<MatrixId> WeightStore::PackGateUp(const WeightView& gate, const WeightView& up) {
-  QUIRE_CHECK(gate.rows == up.rows && gate.cols == up.cols, "gate and up have one shape");
-  const int num_rows = static_cast<int>(gate.rows);
-  const int cols = static_cast<int>(gate.cols);
-  QUIRE_CHECK(num_rows == gate.rows && num_rows > 0 && cols > 0, "dimensions fit 31 bits");
-  const int num_panels = NumPanels(num_rows);
-  absl::StatusOr<uint16_t*> panels = TakePanels(2 * num_panels * kPanelCols, cols);
+absl::StatusOr<MatrixId> WeightStore::PackGateUp(const MatrixPart& gate, const MatrixPart& up) {
+  QUIRE_CHECK(gate.view.rows == up.view.rows && gate.view.cols == up.view.cols,
+              "gate and up have one shape");
+  const int num_rows = static_cast<int>(gate.view.rows);
+  const int cols = static_cast<int>(gate.view.cols);
+  QUIRE_CHECK(num_rows == gate.view.rows && num_rows > 0 && cols == gate.view.cols && cols > 0,
+              "dimensions fit 31 bits");
+  // Panels alternate, so both have one format; bf16 can hold either.
+  const PackedFormat format = FormatOf(gate) == FormatOf(up) ? FormatOf(gate) : PackedFormat::kBf16;
+  const int num_panels = 2 * NumPanels(num_rows);
+  absl::StatusOr<uint8_t*> panels = TakePanels(format, num_panels, cols);
   if (!panels.ok()) return panels.status();
 
-  const MatrixPart parts[2] = {{gate}, {up}};
-  const int64_t rows_elems = static_cast<int64_t>(kPanelCols) * cols;
-  std::vector<uint16_t> scratch(pool_->num_threads() * rows_elems);
-  pool_->Run(2 * num_panels, [&](int panel, int worker) {
+  const MatrixPart parts[2] = {gate, up};
+  std::vector<Scratch> scratch = MakeScratch(format, cols);
+  pool_->Run(num_panels, [&](int panel, int worker) {
     const int begin = panel / 2 * kPanelCols;
-    PackRows(absl::MakeConstSpan(&parts[panel % 2], 1), begin,
-             std::min(kPanelCols, num_rows - begin), scratch.data() + worker * rows_elems,
-             *panels + panel * PanelElems(cols));
+    PackPanel(format, absl::MakeConstSpan(&parts[panel % 2], 1), begin,
+              std::min(kPanelCols, num_rows - begin), scratch[worker],
+              *panels + panel * PanelBytes(format, cols));
   });
-  matrices_.push_back({*panels, num_rows, cols, /*is_gate_up=*/true});
+  matrices_.push_back({{{format, 0, num_rows, *panels}}, num_rows, cols, /*is_gate_up=*/true});
   return MatrixId{static_cast<int32_t>(matrices_.size()) - 1};
+}
+
+void WeightStore::UnpackRow(const PackedMatrix& matrix, int row, float* out) {
+  for (const PackedSegment& segment : matrix.segments) {
+    if (row >= segment.first_row + segment.rows) continue;
+    UnpackPackedRow(segment.format, segment.panels, row - segment.first_row, matrix.cols, out);
+    return;
+  }
 }
 
 absl::StatusOr<VectorId> WeightStore::PackVector(absl::Span<const MatrixPart> parts) {

@@ -56,6 +56,22 @@ std::vector<Flag> EngineFlags(EngineConfig* config) {
                       "Threads that compute (default: auto, the CPUs of this process)",
                       &config->num_threads, 1, kMaxThreads),
              &config->num_threads),
+      ChoiceFlag(
+          "--numerics", "MODE",
+          "Arithmetic of products: bf16x2; a8g32: quantised weights as they are, activations "
+          "in int8 (default: auto, a8g32 where weights are quantised)",
+          {Choice<std::optional<NumericsMode>>{"auto", std::nullopt},
+           {"bf16x2", NumericsMode::kBf16x2},
+           {"a8g32", NumericsMode::kA8g32}},
+          &config->numerics),
+      ChoiceFlag(
+          "--quantize", "TYPE",
+          "Round weights that are not quantised as they are loaded: none, int8, or int4 (the "
+          "embedding and the head to int8), in groups of 32 (default: none)",
+          {Choice<WeightQuantization>{"none", WeightQuantization::kNone},
+           {"int8", WeightQuantization::kInt8},
+           {"int4", WeightQuantization::kInt4}},
+          &config->quantize),
       OrAuto(SizeFlag("--kv-cache,--kv-cache-bytes", "SIZE",
                       "Memory for keys and values, such as 4GiB (default: auto, a quarter of what "
                       "is left, at most 4GiB)",

@@ -276,6 +276,7 @@ ExitCode Inspect(const Options& options) {
         .kv_elem_bytes = options.kv_elem_bytes};
     absl::StatusOr<MemoryPlan> plan = PlanMemory(config, demand);
     if (!plan.ok()) return Fail(ExitCode::kUsage, plan.status().message());
+    plan->weight_bytes = report->held_weight_bytes.value_or(plan->weight_bytes);
     shown["memory"] = MemoryJson(*plan, demand, options);
   }
   std::error_code error;

@@ -23,6 +23,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kv_block.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/thread_pool.h"
 #include "tests/bench/machine_rates.h"
 
@@ -42,8 +43,8 @@ class Meter {
   CpuIsa isa() const { return isa_; }
   bool Wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
 
-  // `run` does `operations` and reads `bytes`.
-  void Measure(const std::string& name, double operations, double bytes,
+  // `run` does `operations`, on bytes or on pairs of bf16, and reads `bytes`.
+  void Measure(const std::string& name, double operations, bool on_bytes, double bytes,
                absl::FunctionRef<void()> run) {
     double best = 1e9;
     double peak = 0;
@@ -51,7 +52,7 @@ class Meter {
     run();
     const double end = rates_.Now() + kSecondsPerLine;
     while (rates_.Now() < end) {
-      peak = std::max(peak, rates_.Multiply());
+      peak = std::max(peak, on_bytes ? rates_.MultiplyBytes() : rates_.Multiply());
       bandwidth = std::max(bandwidth, rates_.Read());
       const double pause = rates_.Now() + 0.01;
       do {
@@ -75,29 +76,47 @@ class Meter {
   MachineRates rates_;
 };
 
-// out = a * w^T with weights that cycle through the pool, as the layers of a model do.
-void BenchGemm(Meter& meter, int m, int n, int k) {
-  const std::string name =
-      "gemm m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
+struct Format {
+  const char* name;
+  PackedFormat format;
+};
+constexpr Format kFormats[] = {{"bf16", PackedFormat::kBf16},      {"int4", PackedFormat::kU4},
+                               {"int4+min", PackedFormat::kU4Min}, {"int8", PackedFormat::kU8},
+                               {"q4_k", PackedFormat::kQ4K},       {"q5_k", PackedFormat::kQ5K},
+                               {"q6_k", PackedFormat::kQ6K}};
+
+// out = a * w^T with weights that cycle through the pool, as the layers of a model do. Their bytes
+// are those of random bf16: as good as any to measure with.
+void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
+  const std::string name = std::string("gemm ") + format.name + " m=" + std::to_string(m) +
+                           " n=" + std::to_string(n) + " k=" + std::to_string(k);
   if (!meter.Wants(name)) return;
   const int64_t lda = ActivationStride(k);
   const std::vector<uint16_t> a(MachineRates::Pool(), MachineRates::Pool() + m * lda);
+  std::vector<int8_t> q(m * lda);
+  std::vector<RowGroup> groups(m * (lda / kGroupDepth));
   std::vector<float> out(static_cast<size_t>(m) * n);
-  const GemmKernels& kernels = GemmKernelsFor(meter.isa());
-  const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());
   GemmArgs args;
   args.a = a.data();
   args.lda = lda;
+  args.quantized = {q.data(), groups.data(), lda, lda / kGroupDepth};
   args.k = k;
   args.n = n;
   args.out = out.data();
   args.ldo = n;
-  const int64_t weights = PackedElems(n, k);
+  for (int row = 0; row < m; ++row) {
+    CpuOpsFor(meter.isa())
+        .quantize_row(&a[row * lda], k, &q[row * lda], &groups[row * (lda / kGroupDepth)]);
+  }
+  const GemmKernels& kernels = GemmKernelsFor(meter.isa(), format.format);
+  const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());
+  const bool on_bytes = format.format != PackedFormat::kBf16;
+  const int64_t bytes = PackedBytes(format.format, n, k);
   int64_t offset = 0;
-  meter.Measure(name, 2.0 * m * n * k, 2.0 * static_cast<double>(weights), [&] {
-    args.w = MachineRates::Pool() + offset;
-    offset += weights;
-    if (offset + weights > MachineRates::kPoolBytes / 2) offset = 0;
+  meter.Measure(name, 2.0 * m * n * k, on_bytes, static_cast<double>(bytes), [&] {
+    args.w = reinterpret_cast<const uint8_t*>(MachineRates::Pool()) + offset;
+    offset += bytes;
+    if (offset + bytes > MachineRates::kPoolBytes) offset = 0;
     meter.pool()->Run(chunks.num_chunks, [&](int chunk, int) {
       const auto rows = chunks.RowsOf(chunk);
       const auto units = chunks.UnitsOf(chunk);
@@ -162,7 +181,7 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   layer.out_stride = c.num_heads * c.head_dim;
   attention.Plan({positions, query_starts, tables, blocks_per_seq});
   const double kv_bytes = 4.0 * c.num_seqs * c.context * c.num_kv_heads * padded;
-  meter.Measure(name, 4.0 * visible * c.num_heads * c.head_dim, kv_bytes, [&] {
+  meter.Measure(name, 4.0 * visible * c.num_heads * c.head_dim, /*on_bytes=*/false, kv_bytes, [&] {
     attention.Run(layer);
     layer.layer_in_group = (layer.layer_in_group + 1) % num_layers;
   });
@@ -175,7 +194,9 @@ void BenchAll(Meter& meter) {
   };
   for (const Shape& shape :
        {Shape{2048, 2048}, {8192, 2048}, {2048, 8192}, {960, 576}, {576, 1536}}) {
-    for (int m : {1, 2, 4, 8, 16, 64, 512}) BenchGemm(meter, m, shape.n, shape.k);
+    for (const Format& format : kFormats) {
+      for (int m : {1, 2, 4, 8, 16, 64, 512}) BenchGemm(meter, format, m, shape.n, shape.k);
+    }
   }
   for (const AttentionCase& c : std::vector<AttentionCase>{
            {1, 8192, 1, 32, 8, 128, 32},

@@ -37,6 +37,43 @@ static int64_t MultiplyInRegisters(int64_t num_rounds, float* sink) {
   return num_rounds * kAccumulators * 16 * kOperationsPerLane;
 }
 
+static int64_t MultiplyBytesInRegisters(int64_t num_rounds, float* sink) {
+#if defined(__AVX512VNNI__)
+  constexpr int kAccumulators = 16;
+  __m512i acc[kAccumulators];
+#pragma GCC unroll 16
+  for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm512_set1_epi32(i);
+  const __m512i x = _mm512_set1_epi32(static_cast<int32_t>(0x03020100 + num_rounds));
+  for (int64_t round = 0; round < num_rounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm512_dpbusd_epi32(acc[i], x, x);
+  }
+  __m512i sum = acc[0];
+#pragma GCC unroll 16
+  for (int i = 1; i < kAccumulators; ++i) sum = _mm512_xor_si512(sum, acc[i]);
+  *sink = static_cast<float>(_mm512_cvtsi512_si32(sum));
+  return num_rounds * kAccumulators * 128;
+#else
+  constexpr int kAccumulators = 12;
+  __m256i acc[kAccumulators];
+#pragma GCC unroll 12
+  for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm256_set1_epi32(i);
+  const __m256i x = _mm256_set1_epi32(static_cast<int32_t>(0x03020100 + num_rounds));
+  for (int64_t round = 0; round < num_rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kAccumulators; ++i) {
+      acc[i] = _mm256_maddubs_epi16(acc[i], x);
+      asm("" : "+x"(acc[i]));
+    }
+  }
+  __m256i sum = acc[0];
+#pragma GCC unroll 12
+  for (int i = 1; i < kAccumulators; ++i) sum = _mm256_xor_si256(sum, acc[i]);
+  *sink = static_cast<float>(_mm256_cvtsi256_si32(sum));
+  return num_rounds * kAccumulators * 64;
+#endif
+}
+
 static void ReadMemory(const void* data, int64_t bytes, float* sink) {
   const auto* p = static_cast<const float*>(data);
   F32x16 acc[4] = {Zero16(), Zero16(), Zero16(), Zero16()};
@@ -47,7 +84,7 @@ static void ReadMemory(const void* data, int64_t bytes, float* sink) {
   *sink = SumLanes((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
-extern const MachinePeak kMachinePeak = {MultiplyInRegisters, ReadMemory};
+extern const MachinePeak kMachinePeak = {MultiplyInRegisters, MultiplyBytesInRegisters, ReadMemory};
 
 }  // namespace QUIRE_ISA
 }  // namespace quire

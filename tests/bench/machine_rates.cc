@@ -19,6 +19,9 @@ extern const MachinePeak kMachinePeak;
 namespace isa_avx512 {
 extern const MachinePeak kMachinePeak;
 }
+namespace isa_avx512vnni {
+extern const MachinePeak kMachinePeak;
+}
 namespace isa_avx512bf16 {
 extern const MachinePeak kMachinePeak;
 }
@@ -27,6 +30,7 @@ namespace {
 
 const MachinePeak& PeakFor(CpuIsa isa) {
   if (isa == CpuIsa::kAvx512Bf16) return isa_avx512bf16::kMachinePeak;
+  if (isa == CpuIsa::kAvx512Vnni) return isa_avx512vnni::kMachinePeak;
   return isa == CpuIsa::kAvx512 ? isa_avx512::kMachinePeak : isa_avx2::kMachinePeak;
 }
 
@@ -52,13 +56,16 @@ double MachineRates::Now() const {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-double MachineRates::Multiply() {
+double MachineRates::Multiply() { return MultiplyWith(PeakFor(isa_).multiply); }
+
+double MachineRates::MultiplyBytes() { return MultiplyWith(PeakFor(isa_).multiply_bytes); }
+
+double MachineRates::MultiplyWith(int64_t (*multiply)(int64_t num_rounds, float* sink)) {
   std::vector<float> sinks(16 * pool_->num_threads());
   std::vector<int64_t> operations(pool_->num_threads());
   const double start = Now();
-  pool_->Run(pool_->num_threads(), [&](int chunk, int) {
-    operations[chunk] = PeakFor(isa_).multiply(40000, &sinks[16 * chunk]);
-  });
+  pool_->Run(pool_->num_threads(),
+             [&](int chunk, int) { operations[chunk] = multiply(40000, &sinks[16 * chunk]); });
   return static_cast<double>(std::accumulate(operations.begin(), operations.end(), int64_t{0})) /
          (Now() - start);
 }

@@ -24,13 +24,16 @@ class MachineRates {
   // does not count, else the time of day.
   double Now() const;
   // One short measurement each; take the best of several.
-  double Multiply();  // operations per second, multiply-adds of bf16 pairs in registers
-  double Read();      // bytes per second from memory
+  double Multiply();       // operations per second, multiply-adds of bf16 pairs in registers
+  double MultiplyBytes();  // the same of bytes, for the mode a8g32
+  double Read();           // bytes per second from memory
 
   // The best of `seconds`.
   void MeasureFor(double seconds, double* operations_per_second, double* bytes_per_second);
 
  private:
+  double MultiplyWith(int64_t (*multiply)(int64_t num_rounds, float* sink));
+
   const CpuIsa isa_;
   ThreadPool* const pool_;
   int64_t read_offset_ = 0;

@@ -30,7 +30,8 @@ TEST(CalibrationTest, WritesNothingAndReadsTheFirstBlockOnly) {
                                   .max_logit_rows = 4,
                                   .max_samples = 4,
                                   .max_model_len = 256};
-  const auto transformer = Transformer::Load(**files, backend, kLimits.max_model_len);
+  const auto transformer =
+      Transformer::Load(**files, backend, kLimits.max_model_len, WeightQuantization::kNone);
   ASSERT_TRUE(transformer.ok()) << transformer.status();
   KvModel kv;
   kv.num_layers = (*transformer)->shape().num_layers;
@@ -66,7 +67,8 @@ TEST(CalibrationTest, AFailingDeviceIsReported) {
                                   .max_logit_rows = 4,
                                   .max_samples = 4,
                                   .max_model_len = 256};
-  const auto transformer = Transformer::Load(**files, backend, kLimits.max_model_len);
+  const auto transformer =
+      Transformer::Load(**files, backend, kLimits.max_model_len, WeightQuantization::kNone);
   ASSERT_TRUE(transformer.ok()) << transformer.status();
   KvSpec spec;
   spec.block_size = 16;

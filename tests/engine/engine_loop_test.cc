@@ -26,7 +26,8 @@ std::unique_ptr<EngineLoop> MakeEngine(FakeBackend::OnStep on_step, int max_num_
   EXPECT_TRUE(files.ok()) << files.status();
   EngineParts parts;
   parts.backend = std::make_unique<FakeBackend>(std::move(on_step));
-  parts.transformer = *Transformer::Load(**files, *parts.backend, kMaxModelLen);
+  parts.transformer =
+      *Transformer::Load(**files, *parts.backend, kMaxModelLen, WeightQuantization::kNone);
   parts.limits = {.max_num_tokens = 64,
                   .max_num_seqs = max_num_seqs,
                   .max_logit_rows = 64,

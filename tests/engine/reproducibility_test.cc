@@ -252,7 +252,8 @@ TEST_P(ReproducibilityTest, WithOneThreadAsWithTwo) {
 
 TEST_P(ReproducibilityTest, WithEveryInstructionSetAsWithTheBest) {
   const auto want = Baseline();
-  for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+  for (const CpuIsa isa :
+       {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16}) {
     if (!MachineRuns(isa)) {
       std::printf("[  SKIPPED ] this machine lacks %s\n", NameOf(isa));
       continue;

@@ -20,7 +20,7 @@ class RecordingBackend : public Backend {
   std::string log;
 
   std::string Describe() const override { return "recording"; }
-  std::string NumericsMode() const override { return "none"; }
+  std::string NumericsName() const override { return "none"; }
   absl::Status Supports(const ModelShape& shape) const override {
     return shape.vocab_size == unsupported_vocab_size
                ? absl::UnimplementedError(absl::StrCat("vocab_size ", shape.vocab_size))
@@ -30,7 +30,7 @@ class RecordingBackend : public Backend {
     absl::StrAppend(&log, "m", ++num_matrices_, "=", Text(parts), "\n");
     return MatrixId{num_matrices_};
   }
-  absl::StatusOr<MatrixId> PackGateUp(const WeightView& gate, const WeightView& up) override {
+  absl::StatusOr<MatrixId> PackGateUp(const MatrixPart& gate, const MatrixPart& up) override {
     absl::StrAppend(&log, "m", ++num_matrices_, "=gate_up ", Text({{gate}, {up}}), "\n");
     return MatrixId{num_matrices_};
   }
@@ -100,7 +100,7 @@ std::string Trace(const std::string& name, int num_samples) {
   const auto files = ModelFiles::Open(OwnGoldenPath(name));
   if (!files.ok()) return std::string(files.status().message());
   RecordingBackend backend;
-  const auto model = Transformer::Load(**files, backend, 100);
+  const auto model = Transformer::Load(**files, backend, 100, WeightQuantization::kNone);
   if (!model.ok()) return std::string(model.status().message());
   (*model)->Forward(
       backend,
@@ -176,15 +176,16 @@ TEST(TransformerTest, WhatTheBackendRefusesIsAnErrorOfLoad) {
   ASSERT_TRUE(files.ok()) << files.status();
   RecordingBackend picky;
   picky.unsupported_vocab_size = 512;
-  EXPECT_EQ(Transformer::Load(**files, picky, 100).status().message(), "vocab_size 512");
+  EXPECT_EQ(Transformer::Load(**files, picky, 100, WeightQuantization::kNone).status().message(),
+            "vocab_size 512");
   EXPECT_EQ(picky.log, "");
   RecordingBackend full;
   full.failing_vector = 2;
   EXPECT_EQ(
-      Transformer::Load(**files, full, 100).status().message(),
+      Transformer::Load(**files, full, 100, WeightQuantization::kNone).status().message(),
       (*files)->path() +
           ": packing tensor 'model.layers.0.post_attention_layernorm.weight': no more memory");
-  EXPECT_EQ(Transformer::Load(**files, full, 0).status().message(),
+  EXPECT_EQ(Transformer::Load(**files, full, 0, WeightQuantization::kNone).status().message(),
             "max_model_len is 0; expected at least 1");
 }
 

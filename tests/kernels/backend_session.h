@@ -49,7 +49,7 @@ class Session {
  public:
   Session(const ScalarDecoder& decoder, const ScalarDecoder::Spec& spec, CpuIsa isa,
           int num_threads)
-      : vocab_size_(spec.shape.vocab_size), backend_({isa, ""}, num_threads) {
+      : vocab_size_(spec.shape.vocab_size), backend_({isa, ""}, spec.numerics, num_threads) {
     forward_ = decoder.LoadInto(backend_, kMaxModelLen);
     EXPECT_TRUE(backend_.Supports(spec.shape).ok());
     EXPECT_TRUE(backend_.Reserve(spec.shape, {512, 8, 512, 32, kMaxModelLen}).ok());

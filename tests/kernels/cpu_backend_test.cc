@@ -22,7 +22,9 @@ class CpuBackendTest : public IsaTest {
  protected:
   // The logits of all tokens, in order, are those of the scalar decoder.
   void CheckSchedule(const Schedule& schedule, bool all_parts) {
-    const ScalarDecoder::Spec spec = OddSpec(all_parts);
+    CheckSchedule(schedule, OddSpec(all_parts));
+  }
+  void CheckSchedule(const Schedule& schedule, const ScalarDecoder::Spec& spec) {
     const ScalarDecoder decoder(spec);
     std::vector<int> lengths(8, 0);
     for (const auto& step : schedule) {
@@ -172,7 +174,7 @@ TEST_P(CpuBackendTest, ANotFiniteRowIsReportedForItsSequenceAlone) {
 TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
   const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   const ScalarDecoder decoder(spec);
-  CpuBackend backend({GetParam(), ""}, 2);
+  CpuBackend backend({GetParam(), ""}, spec.numerics, 2);
   const Backend::Forward forward = decoder.LoadInto(backend, kMaxModelLen);
   ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 16, 2, kMaxModelLen}).ok());
   KvSpec kv;
@@ -215,9 +217,25 @@ TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
                        whole.logits.subspan(3 * vocab_size)));
 }
 
+// Files mix types, also within q, k and v; whatever is not quantised is computed as in bf16x2.
+TEST_P(CpuBackendTest, QuantisedWeightsEqualTheScalarForward) {
+  ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/true);
+  spec.shape.hidden_size = 96;
+  spec.shape.num_heads = 4;
+  spec.shape.num_kv_heads = 2;
+  spec.shape.head_dim = 40;  // 160 columns of `out`
+  spec.shape.intermediate_size = 160;
+  spec.numerics = NumericsMode::kA8g32;
+  for (const std::vector<DType>& types :
+       {std::vector{DType::kQ4_0}, {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0}}) {
+    spec.types = types;
+    CheckSchedule({{{0, 70}, {1, 3}}, {{0, 1}, {1, 1}, {2, 40}}}, spec);
+  }
+}
+
 TEST(CpuBackend, RefusesMoreKvThanTheMachineHas) {
   const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
-  CpuBackend backend({CpuIsa::kReference, ""}, 1);
+  CpuBackend backend({CpuIsa::kReference, ""}, spec.numerics, 1);
   ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 16, 2, kMaxModelLen}).ok());
   KvSpec kv;
   kv.block_size = kBlockSize;
@@ -236,7 +254,7 @@ TEST(CpuBackend, SaysWhatItRunsOn) {
   const auto backend = CreateCpuBackend({.num_threads = 2, .isa = CpuIsa::kReference});
   ASSERT_TRUE(backend.ok());
   EXPECT_EQ((*backend)->Describe(), "cpu, reference, 2 threads, numerics bf16x2");
-  EXPECT_EQ((*backend)->NumericsMode(), "bf16x2");
+  EXPECT_EQ((*backend)->NumericsName(), "bf16x2");
 }
 
 }  // namespace

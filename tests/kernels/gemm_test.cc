@@ -13,6 +13,7 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/reference/gemm.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/weight_packing.h"
 
 namespace quire {
 namespace {
@@ -51,23 +52,23 @@ class Packed {
   // Interleaves the panels of several matrices [n, k] of equal shape.
   Packed(const std::vector<const uint16_t*>& matrices, int n, int k) {
     const size_t num = matrices.size();
-    storage_.resize(num * PackedElems(n, k) + 32);
-    uint16_t* panel = Aligned();
+    storage_.resize(num * PackedBytes(PackedFormat::kBf16, n, k) + 64);
+    uint8_t* panel = Aligned();
     for (int i = 0; i < NumPanels(n); ++i) {
       for (const uint16_t* matrix : matrices) {
         const int num_rows = std::min(kPanelCols, n - i * kPanelCols);
-        PackPanel(matrix + static_cast<size_t>(i) * kPanelCols * k, k, num_rows, k, panel);
-        panel += PanelElems(k);
+        PackBf16Panel(matrix + static_cast<size_t>(i) * kPanelCols * k, k, num_rows, k, panel);
+        panel += PanelBytes(PackedFormat::kBf16, k);
       }
     }
   }
-  uint16_t* Aligned() {
+  uint8_t* Aligned() {
     const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
-    return storage_.data() + (64 - address % 64) % 64 / 2;
+    return storage_.data() + (64 - address % 64) % 64;
   }
 
  private:
-  std::vector<uint16_t> storage_;
+  std::vector<uint8_t> storage_;
 };
 
 // Rows [m, k] at stride `lda`; what lies between k and lda is garbage but for an odd k's padding.
@@ -105,7 +106,7 @@ class GemmOn : public testing::TestWithParam<CpuIsa> {
   void SetUp() override {
     if (!MachineRuns(GetParam())) GTEST_SKIP() << "no " << NameOf(GetParam()) << " here";
   }
-  const GemmKernels& kernels() const { return GemmKernelsFor(GetParam()); }
+  const GemmKernels& kernels() const { return GemmKernelsFor(GetParam(), PackedFormat::kBf16); }
 
   ScopedFlushDenormals flush_;
 };
@@ -261,9 +262,9 @@ TEST(Panels, RowsReadBackAsPacked) {
     const auto w = RandomBf16(n, k, Values::kUsual, 3);
     Packed packed({w.data()}, n, k);
     for (int row = 0; row < n; ++row) {
-      std::vector<uint16_t> out(k);
-      UnpackPanelRow(packed.Aligned(), row, k, out.data());
-      EXPECT_EQ(std::memcmp(out.data(), &w[static_cast<size_t>(row) * k], k * 2), 0) << row;
+      std::vector<float> out(k);
+      UnpackPackedRow(PackedFormat::kBf16, packed.Aligned(), row, k, out.data());
+      for (int i = 0; i < k; ++i) EXPECT_EQ(out[i], FromBf16(w[size_t{1} * row * k + i]));
     }
   }
 }

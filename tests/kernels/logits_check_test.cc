@@ -38,7 +38,7 @@ TEST_P(LogitsCheckTest, LogitsThatAreNotFiniteAreReportedForTheirSequence) {
     return WeightView{reinterpret_cast<const std::byte*>(data.data()), DType::kF32, rows,
                       shape.hidden_size};
   };
-  CpuBackend backend({GetParam(), ""}, 2);
+  CpuBackend backend({GetParam(), ""}, NumericsMode::kBf16x2, 2);
   const MatrixId embedding_id = *backend.PackMatrix({{.view = view(embedding, shape.vocab_size)}});
   const MatrixId head_id = *backend.PackMatrix({{.view = view(head, shape.vocab_size)}});
   const VectorId norm_id = *backend.PackVector({{.view = view(norm, 1)}});

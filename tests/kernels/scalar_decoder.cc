@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "kernels/check.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/reference/attention.h"
 #include "kernels/cpu/reference/gemm.h"
+#include "kernels/cpu/reference/math.h"
 #include "kernels/cpu/reference/norm.h"
 #include "kernels/cpu/reference/rope.h"
+#include "kernels/cpu/reference/unpack.h"
+#include "kernels/cpu/weight_quantization.h"
 
 namespace quire {
 namespace {
@@ -38,7 +42,7 @@ std::vector<uint16_t> NormRows(const std::vector<float>& rows, const std::vector
 }  // namespace
 
 WeightView ScalarDecoder::Matrix::View() const {
-  return {reinterpret_cast<const std::byte*>(file.data()), DType::kF32, rows, cols};
+  return {reinterpret_cast<const std::byte*>(file.data()), type, rows, cols};
 }
 
 ScalarDecoder::ScalarDecoder(const Spec& spec) : spec_(spec), next_seed_(spec.seed) {
@@ -47,20 +51,21 @@ ScalarDecoder::ScalarDecoder(const Spec& spec) : spec_(spec), next_seed_(spec.se
   for (int i = 0; i < s.head_dim / 2; ++i) {
     inv_freq_.push_back(std::pow(10000.0, -2.0 * i / s.head_dim));
   }
-  embedding_ = RandomMatrix(s.vocab_size, s.hidden_size, 1.0f);
+  embedding_ = RandomMatrix(NextType(), s.vocab_size, s.hidden_size, 1.0f);
   final_norm_ = RandomVector(s.hidden_size, 1.0f, 0.2f);
   const float scale = 1 / std::sqrt(static_cast<float>(s.hidden_size));
   for (int i = 0; i < s.num_layers; ++i) {
     Layer layer;
     layer.attention_norm = RandomVector(s.hidden_size, 1.0f, 0.2f);
     layer.mlp_norm = RandomVector(s.hidden_size, 1.0f, 0.2f);
-    layer.q = RandomMatrix(s.num_heads * s.head_dim, s.hidden_size, 2 * scale);
-    layer.k = RandomMatrix(s.num_kv_heads * s.head_dim, s.hidden_size, 2 * scale);
-    layer.v = RandomMatrix(s.num_kv_heads * s.head_dim, s.hidden_size, scale);
-    layer.out = RandomMatrix(s.hidden_size, s.num_heads * s.head_dim, scale);
-    layer.gate = RandomMatrix(s.intermediate_size, s.hidden_size, scale);
-    layer.up = RandomMatrix(s.intermediate_size, s.hidden_size, scale);
-    layer.down = RandomMatrix(s.hidden_size, s.intermediate_size, scale);
+    layer.q = RandomMatrix(NextType(), s.num_heads * s.head_dim, s.hidden_size, 2 * scale);
+    layer.k = RandomMatrix(NextType(), s.num_kv_heads * s.head_dim, s.hidden_size, 2 * scale);
+    layer.v = RandomMatrix(NextType(), s.num_kv_heads * s.head_dim, s.hidden_size, scale);
+    layer.out = RandomMatrix(NextType(), s.hidden_size, s.num_heads * s.head_dim, scale);
+    const DType mlp_type = NextType();  // gate and up have one
+    layer.gate = RandomMatrix(mlp_type, s.intermediate_size, s.hidden_size, scale);
+    layer.up = RandomMatrix(mlp_type, s.intermediate_size, s.hidden_size, scale);
+    layer.down = RandomMatrix(NextType(), s.hidden_size, s.intermediate_size, scale);
     if (spec.biases) {
       layer.qkv_bias = RandomVector(qkv, 0, 0.1f);
       layer.out_bias = RandomVector(s.hidden_size, 0, 0.1f);
@@ -76,13 +81,45 @@ ScalarDecoder::ScalarDecoder(const Spec& spec) : spec_(spec), next_seed_(spec.se
   }
 }
 
-ScalarDecoder::Matrix ScalarDecoder::RandomMatrix(int rows, int cols, float scale) {
+ScalarDecoder::Matrix ScalarDecoder::RandomMatrix(DType type, int rows, int cols, float scale) {
   Matrix matrix;
   matrix.rows = rows;
   matrix.cols = cols;
-  matrix.file = RandomVector(rows * cols, 0, scale);
-  for (float x : matrix.file) matrix.bf16.push_back(RneBf16(x));
+  matrix.type = type;
+  const std::vector<float> values = RandomVector(rows * cols, 0, scale);
+  const DTypeInfo info = InfoOf(matrix.type);
+  const int64_t row_bytes = int64_t{cols} / info.block_elems * info.block_bytes;
+  matrix.file.resize(rows * row_bytes);
+  matrix.wide.resize(values.size());
+  for (int row = 0; row < rows; ++row) {
+    const float* const x = &values[size_t{1} * row * cols];
+    uint8_t* const out = &matrix.file[row * row_bytes];
+    if (matrix.type == DType::kF32) {
+      std::memcpy(out, x, row_bytes);
+    } else {
+      QuantizeWeightRow(matrix.type, x, cols, out);
+    }
+    reference::Dequantize(matrix.View(), row, &matrix.wide[size_t{1} * row * cols]);
+  }
+  for (const float x : matrix.wide) matrix.bf16.push_back(RneBf16(x));
   return matrix;
+}
+
+std::vector<float> ScalarDecoder::Multiply(const std::vector<uint16_t>& x, const Matrix& matrix,
+                                           const float* bias) const {
+  const int cols = matrix.cols;
+  const bool quantized = spec_.numerics == NumericsMode::kA8g32 && matrix.type != DType::kF32;
+  std::vector<float> out;
+  for (size_t at = 0; at < x.size(); at += cols) {
+    const reference::QuantizedRow row = reference::Quantize(&x[at], cols);
+    for (int n = 0; n < matrix.rows; ++n) {
+      const float dot =
+          quantized ? reference::DotA8g32(row, matrix.View(), n)
+                    : reference::DotBf16x2(&x[at], 1, &matrix.bf16[size_t{1} * n * cols], 1, cols);
+      out.push_back(bias == nullptr ? dot : dot + bias[n]);
+    }
+  }
+  return out;
 }
 
 std::vector<float> ScalarDecoder::RandomVector(int size, float mean, float deviation) {
@@ -106,10 +143,8 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
                                    spec_.layers_without_rope.end(), layer_idx) == 0;
   const std::vector<float> none;
   const auto project = [&](const Matrix& matrix, const std::vector<float>& norm, bool rotate) {
-    std::vector<float> rows(num_tokens * matrix.rows);
+    std::vector<float> rows = Multiply(x, matrix, bias);
     std::vector<uint16_t> rounded(rows.size());
-    reference::GemmStore(x.data(), matrix.bf16.data(), bias, num_tokens, matrix.rows, matrix.cols,
-                         rows.data());
     for (size_t i = 0; i < rows.size(); i += hd) {
       const int position = static_cast<int>(i) / matrix.rows;
       if (!norm.empty()) reference::RmsNormHead(&rows[i], norm.data(), hd, s.norm_eps, &rows[i]);
@@ -142,16 +177,19 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
                         &attended[at]);
     }
   }
-  reference::GemmAdd(attended.data(), layer.out.bf16.data(), DataOrNull(layer.out_bias), num_tokens,
-                     layer.out.rows, layer.out.cols, residual.data());
+  const auto add = [&](const std::vector<uint16_t>& rows, const Matrix& matrix,
+                       const std::vector<float>& out_bias) {
+    const std::vector<float> products = Multiply(rows, matrix, DataOrNull(out_bias));
+    for (size_t i = 0; i < residual.size(); ++i) residual[i] += products[i];
+  };
+  add(attended, layer.out, layer.out_bias);
 
   x = NormRows(residual, layer.mlp_norm, s.norm_eps);
-  std::vector<uint16_t> mlp(num_tokens * s.intermediate_size);
-  reference::GemmSiluMul(x.data(), layer.gate.bf16.data(), layer.up.bf16.data(),
-                         DataOrNull(layer.gate_bias), DataOrNull(layer.up_bias), num_tokens,
-                         s.intermediate_size, s.hidden_size, mlp.data());
-  reference::GemmAdd(mlp.data(), layer.down.bf16.data(), DataOrNull(layer.down_bias), num_tokens,
-                     layer.down.rows, layer.down.cols, residual.data());
+  const std::vector<float> gate = Multiply(x, layer.gate, DataOrNull(layer.gate_bias));
+  const std::vector<float> up = Multiply(x, layer.up, DataOrNull(layer.up_bias));
+  std::vector<uint16_t> mlp(gate.size());
+  for (size_t i = 0; i < mlp.size(); ++i) mlp[i] = RneBf16(reference::Silu(gate[i]) * up[i]);
+  add(mlp, layer.down, layer.down_bias);
 }
 
 std::vector<float> ScalarDecoder::Logits(absl::Span<const int32_t> tokens) const {
@@ -160,15 +198,15 @@ std::vector<float> ScalarDecoder::Logits(absl::Span<const int32_t> tokens) const
   std::vector<float> residual;
   for (int32_t token : tokens) {
     for (int i = 0; i < s.hidden_size; ++i) {
-      residual.push_back(FromBf16(embedding_.bf16[token * s.hidden_size + i]));
+      const int64_t at = int64_t{token} * s.hidden_size + i;
+      const bool quantized = spec_.numerics == NumericsMode::kA8g32;
+      const bool rounded = !quantized || embedding_.type == DType::kF32;
+      residual.push_back(rounded ? FromBf16(embedding_.bf16[at]) : embedding_.wide[at]);
     }
   }
   for (int layer = 0; layer < s.num_layers; ++layer) RunLayer(layer, num_tokens, residual);
   const std::vector<uint16_t> x = NormRows(residual, final_norm_, s.norm_eps);
-  std::vector<float> logits(num_tokens * s.vocab_size);
-  reference::GemmStore(x.data(), embedding_.bf16.data(), nullptr, num_tokens, s.vocab_size,
-                       s.hidden_size, logits.data());
-  return logits;
+  return Multiply(x, embedding_, nullptr);
 }
 
 Backend::Forward ScalarDecoder::LoadInto(Backend& backend, int max_positions) const {
@@ -202,7 +240,7 @@ Backend::Forward ScalarDecoder::LoadInto(Backend& backend, int max_positions) co
     id.out = backend.PackMatrix({{layer.out.View()}}).value();
     id.out_bias = vector(layer.out_bias);
     id.mlp = {.norm = vector(layer.mlp_norm),
-              .gate_up = backend.PackGateUp(layer.gate.View(), layer.up.View()).value(),
+              .gate_up = backend.PackGateUp({layer.gate.View()}, {layer.up.View()}).value(),
               .gate_bias = vector(layer.gate_bias),
               .up_bias = vector(layer.up_bias),
               .down = backend.PackMatrix({{layer.down.View()}}).value(),

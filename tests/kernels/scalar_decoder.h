@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 
 #include "kernels/backend.h"
+#include "kernels/numerics_mode.h"
 
 namespace quire {
 
@@ -21,6 +22,9 @@ class ScalarDecoder {
     bool qk_norms = false;
     std::vector<int> layers_without_rope = {};
     uint32_t seed = 1;
+    NumericsMode numerics = NumericsMode::kBf16x2;
+    // Types that a file has its matrices in, in turn: F32, Q8_0 or Q4_0.
+    std::vector<DType> types = {DType::kF32};
   };
   explicit ScalarDecoder(const Spec& spec);
 
@@ -32,8 +36,10 @@ class ScalarDecoder {
 
  private:
   struct Matrix {
-    std::vector<float> file;     // [rows, cols], as a file has it
-    std::vector<uint16_t> bf16;  // the same, as products see it
+    DType type = DType::kF32;
+    std::vector<uint8_t> file;   // [rows, cols], as a file has it
+    std::vector<float> wide;     // the same, dequantised
+    std::vector<uint16_t> bf16;  // and rounded
     int rows = 0;
     int cols = 0;
     WeightView View() const;
@@ -45,12 +51,17 @@ class ScalarDecoder {
     std::vector<float> q_norm, k_norm;                                     // may be empty
   };
 
-  Matrix RandomMatrix(int rows, int cols, float scale);
+  DType NextType() { return spec_.types[num_types_used_++ % spec_.types.size()]; }
+  Matrix RandomMatrix(DType type, int rows, int cols, float scale);
   std::vector<float> RandomVector(int size, float mean, float deviation);
+  // x * matrix^T, plus the bias where there is one: [x.size() / cols, rows]. x: bf16.
+  std::vector<float> Multiply(const std::vector<uint16_t>& x, const Matrix& matrix,
+                              const float* bias) const;
   void RunLayer(int layer, int num_tokens, std::vector<float>& residual) const;
 
   const Spec spec_;
   uint32_t next_seed_;
+  size_t num_types_used_ = 0;
   std::vector<double> inv_freq_;
   Matrix embedding_;
   std::vector<Layer> layers_;

@@ -85,6 +85,12 @@ constexpr Vec16Probe::Ternary kTernary[] = {
     QUIRE_TERNARY(NegFma(x, y, z)),
     QUIRE_TERNARY(Select(Less(x, y), y, z)),
 };
+QUIRE_INLINE I32x16 ThroughBytes(I32x16 x) {
+  int8_t bytes[16];
+  StoreI8(bytes, x);
+  return LoadI8(bytes);
+}
+
 constexpr Vec16Probe::IntBinary kIntBinary[] = {
     QUIRE_INT_BINARY(x + y),
     QUIRE_INT_BINARY(x - y),
@@ -101,6 +107,8 @@ constexpr Vec16Probe::IntBinary kIntBinary[] = {
     QUIRE_INT_BINARY(Iota16()),
     QUIRE_INT_BINARY(LoadI8(reinterpret_cast<const int8_t*>(a))),
     QUIRE_INT_BINARY(LoadU8(reinterpret_cast<const uint8_t*>(a))),
+    QUIRE_INT_BINARY(ThroughBytes(ShiftRightSigned<24>(x))),
+    QUIRE_INT_BINARY(BroadcastInt(SumLanesInt(x))),
 };
 
 inline void CopyFloats(const float* a, int n, float* out) { StoreN(out, LoadN(a, n), n); }

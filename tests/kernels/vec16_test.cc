@@ -38,6 +38,7 @@ const Vec16Probe& ProbeFor(CpuIsa isa) {
     case CpuIsa::kAvx2:
       return isa_avx2::kVec16Probe;
     case CpuIsa::kAvx512:
+    case CpuIsa::kAvx512Vnni:
       return isa_avx512::kVec16Probe;
     case CpuIsa::kAvx512Bf16:
       return isa_avx512bf16::kVec16Probe;

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/reference/unpack.h"
 #include "tests/kernels/bits.h"
 
@@ -31,15 +32,20 @@ struct File {
   WeightView view;
 };
 
+// Counted through the panels, which alternate where there are gate and up.
 std::vector<uint16_t> RowOf(const PackedMatrix& matrix, int row) {
-  std::vector<uint16_t> out(matrix.cols);
-  UnpackPanelRow(matrix.panels, row, matrix.cols, out.data());
+  PackedMatrix panels = matrix;
+  if (matrix.is_gate_up) panels.segments[0].rows *= 2 * kPanelCols;
+  std::vector<float> wide(matrix.cols);
+  WeightStore::UnpackRow(panels, row, wide.data());
+  std::vector<uint16_t> out;
+  for (const float x : wide) out.push_back(RneBf16(x));
   return out;
 }
 
 class WeightStoreTest : public IsaTest {
  protected:
-  WeightStoreTest() : pool_(2), store_(CpuOpsFor(GetParam()), &pool_) {}
+  WeightStoreTest() : pool_(2), store_(CpuOpsFor(GetParam()), NumericsMode::kBf16x2, &pool_) {}
 
   ThreadPool pool_;
   WeightStore store_;
@@ -74,7 +80,7 @@ TEST_P(WeightStoreTest, InterleavedRotaryRowsAreBroughtIntoHalves) {
 
 TEST_P(WeightStoreTest, GateAndUpPanelsAlternate) {
   const File gate(DType::kQ4_0, 45, 64, 5), up(DType::kF16, 45, 64, 6);
-  const auto id = store_.PackGateUp(gate.view, up.view);
+  const auto id = store_.PackGateUp({gate.view}, {up.view});
   ASSERT_TRUE(id.ok());
   const PackedMatrix& matrix = store_.Matrix(*id);
   EXPECT_TRUE(matrix.is_gate_up);

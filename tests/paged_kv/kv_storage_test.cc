@@ -74,6 +74,30 @@ TEST(KvStorageTest, ClosingEndsTheTouching) {
   EXPECT_GT(backend.touched, 0);
 }
 
+TEST(KvStorageTest, PausedTouchingGoesOnWhenItMay) {
+  TouchedBackend backend;
+  auto storage = KvStorage::Open(Layout(), 1000, &backend);
+  ASSERT_TRUE(storage.ok());
+  (*storage)->PauseTouching(true);
+  Event done;
+  (*storage)->StartTouching([&] {
+    if (backend.touched == 1000) done.Notify();
+  });
+  EXPECT_EQ(backend.touched, 0) << "paused before it began: nothing is touched, ever";
+  (*storage)->PauseTouching(false);
+  ASSERT_TRUE(done.Wait());
+}
+
+TEST(KvStorageTest, ClosingEndsAPause) {
+  TouchedBackend backend;
+  auto storage = KvStorage::Open(Layout(), 1000, &backend);
+  ASSERT_TRUE(storage.ok());
+  (*storage)->PauseTouching(true);
+  (*storage)->StartTouching([] {});
+  storage->reset();
+  EXPECT_EQ(backend.touched, 0);
+}
+
 TEST(KvStorageTest, MemoryThatCannotBeHadIsAnError) {
   TouchedBackend backend;
   backend.status = absl::ResourceExhaustedError("no memory for KV");

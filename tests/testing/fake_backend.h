@@ -25,10 +25,10 @@ class FakeBackend : public Backend {
   explicit FakeBackend(OnStep on_step) : on_step_(std::move(on_step)) {}
 
   std::string Describe() const override { return "fake"; }
-  std::string NumericsMode() const override { return "none"; }
+  std::string NumericsName() const override { return "none"; }
   absl::Status Supports(const ModelShape&) const override { return absl::OkStatus(); }
   absl::StatusOr<MatrixId> PackMatrix(absl::Span<const MatrixPart>) override { return MatrixId{0}; }
-  absl::StatusOr<MatrixId> PackGateUp(const WeightView&, const WeightView&) override {
+  absl::StatusOr<MatrixId> PackGateUp(const MatrixPart&, const MatrixPart&) override {
     return MatrixId{0};
   }
   absl::StatusOr<VectorId> PackVector(absl::Span<const MatrixPart>) override { return VectorId{0}; }

@@ -33,7 +33,8 @@ class ModelRunner {
     std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(backend), max_model_len));
     auto files = ModelFiles::Open(path);
     if (!files.ok()) return files.status();
-    auto model = Transformer::Load(**files, *runner->backend_, max_model_len);
+    auto model =
+        Transformer::Load(**files, *runner->backend_, max_model_len, WeightQuantization::kNone);
     if (!model.ok()) return model.status();
     runner->model_ = *std::move(model);
     runner->MakeLayout((*files)->config());

@@ -1,9 +1,12 @@
 #include "kernels/cpu/reference/gemm.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/reference/math.h"
+#include "kernels/cpu/reference/unpack.h"
 
 namespace quire::reference {
 
@@ -52,6 +55,55 @@ void GemmSiluMul(const uint16_t* a, const uint16_t* gate, const uint16_t* up,
       out[int64_t{i} * n + j] = RneBf16(Silu(g) * u);
     }
   }
+}
+
+QuantizedRow Quantize(const uint16_t* x, int k) {
+  QuantizedRow row;
+  for (int begin = 0; begin < k; begin += 32) {
+    const int end = std::min(k, begin + 32);
+    float amax = 0;
+    bool finite = true;
+    for (int i = begin; i < end; ++i) {
+      amax = std::max(amax, std::fabs(FromBf16(x[i])));
+      finite = finite && std::isfinite(FromBf16(x[i]));
+    }
+    const float inverse = 127.0f / amax;
+    row.scales.push_back(finite ? amax / 127.0f : std::numeric_limits<float>::quiet_NaN());
+    for (int i = begin; i < begin + 32; ++i) {
+      const bool zero = i >= k || !finite || !std::isfinite(inverse);
+      const float scaled = zero ? 0.0f : std::nearbyintf(FromBf16(x[i]) * inverse);
+      row.q.push_back(static_cast<int>(std::clamp(scaled, -127.0f, 127.0f)));
+    }
+  }
+  return row;
+}
+
+float DotA8g32(const QuantizedRow& a, const WeightView& w, int64_t row) {
+  const DTypeInfo info = InfoOf(w.dtype);
+  const auto* blocks = reinterpret_cast<const uint8_t*>(w.data) +
+                       row * (w.cols / info.block_elems) * info.block_bytes;
+  const int scale_depth = w.dtype == DType::kQ6_K ? 16 : 32;
+  const bool has_min = w.dtype == DType::kQ4_1 || w.dtype == DType::kQ5_1 ||
+                       w.dtype == DType::kQ4_K || w.dtype == DType::kQ5_K;
+  const auto weight = [&](int i) {
+    return QuantOf(w.dtype, blocks + i / info.block_elems * info.block_bytes,
+                   i % info.block_elems);
+  };
+  float acc = 0;
+  for (int begin = 0; begin < w.cols; begin += 32) {
+    const float scale_a = a.scales[begin / 32];
+    int sum = 0;
+    for (int i = begin; i < begin + 32; i += scale_depth) {
+      int dot = 0;
+      for (int j = i; j < i + scale_depth; ++j) {
+        dot += a.q[j] * weight(j).q;
+        sum += a.q[j];
+      }
+      acc = std::fma(scale_a * weight(i).scale, static_cast<float>(dot), acc);
+    }
+    if (has_min) acc = std::fma(weight(begin).min, scale_a * static_cast<float>(sum), acc);
+  }
+  return acc;
 }
 
 }  // namespace quire::reference

@@ -2,8 +2,11 @@
 #define QUIRE_KERNELS_CPU_REFERENCE_GEMM_H_
 
 #include <cstdint>
+#include <vector>
 
-// The definition of the matrix products of mode `bf16x2`. Plain scalar code; FTZ and DAZ must be
+#include "kernels/tensor.h"
+
+// The definitions of the matrix products of modes `bf16x2` and `a8g32`. Plain scalar code; FTZ and DAZ must be
 // set in the calling thread. Matrices are row-major as in a file: no panels.
 
 namespace quire::reference {
@@ -26,6 +29,24 @@ void GemmAdd(const uint16_t* a, const uint16_t* w, const float* bias, int m, int
 // gate, up: bf16 [n, k]; out: bf16 [m, n].
 void GemmSiluMul(const uint16_t* a, const uint16_t* gate, const uint16_t* up,
                  const float* gate_bias, const float* up_bias, int m, int n, int k, uint16_t* out);
+
+// ---- a8g32 ----
+
+// Activations of one row in int8, by groups of 32; k is completed by zeros. amax is the largest
+// magnitude of the group's x.
+//   scale = amax / 127; q = clamp(rne(x * (127 / amax)), -127, 127), all 0 where 127 / amax is not
+//   finite. A NaN or an infinity among x: scale is NaN, all q are 0.
+struct QuantizedRow {
+  std::vector<int> q;         // [k rounded up to a multiple of 32]
+  std::vector<float> scales;  // [q.size() / 32]
+};
+QuantizedRow Quantize(const uint16_t* x, int k);  // x: bf16 [k]
+
+// The product of `a` with row `row` of a quantised weight whose type has elements (q, scale, min):
+// acc = +0; per group of 32, ascending: for each of its scales, acc = fma(scale_a * scale,
+// float(sum of q_a * q), acc) over the elements of that scale; then, where the type has mins,
+// acc = fma(min, scale_a * float(sum of q_a), acc).
+float DotA8g32(const QuantizedRow& a, const WeightView& w, int64_t row);
 
 }  // namespace quire::reference
 

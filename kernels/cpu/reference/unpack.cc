@@ -32,14 +32,14 @@ int Five(const uint8_t* bits, const uint8_t* quants, int i) {
 // block. The 12 bytes have eight scales and eight mins of 6 bits: s0-s3 and m0-m3 in the low bits
 // of bytes 0-7; the low nibbles of bytes 8-11 are s4-s7's, the high ones m4-m7's, and the upper two
 // bits of bytes 0-3 and 4-7 complete them.
-float OfTwoScales(const uint8_t* block, int i, int q) {
+Quant OfTwoScales(const uint8_t* block, int i, int q) {
   const uint8_t* bytes = block + 4;
   const int part = i / 32;
   const int scale =
       part < 4 ? bytes[part] & 63 : (bytes[part + 4] & 15) | bytes[part - 4] >> 6 << 4;
   const int min = part < 4 ? bytes[part + 4] & 63 : bytes[part + 4] >> 4 | bytes[part] >> 6 << 4;
-  return std::fma(static_cast<float>(q), ReadF16(block) * static_cast<float>(scale),
-                  -(ReadF16(block + 2) * static_cast<float>(min)));
+  return {q, ReadF16(block) * static_cast<float>(scale),
+          -(ReadF16(block + 2) * static_cast<float>(min))};
 }
 
 // Element i of 256 nibbles: each 32 bytes have 32 elements in their low halves, 32 in their high.
@@ -50,15 +50,14 @@ int NibbleOfK(const uint8_t* quants, int i) {
 // Element i of a Q6_K block: each half of 128 has four parts of 32, whose nibbles are the low
 // halves of 32 bytes, those of the next 32, and their high halves; two more bits lie in 32 other
 // bytes.
-float ElementOfQ6K(const uint8_t* block, int i) {
+Quant QuantOfQ6K(const uint8_t* block, int i) {
   const int half = i / 128;
   const int part = i % 128 / 32;
   const int lane = i % 32;
   const int low = block[64 * half + part % 2 * 32 + lane] >> (part < 2 ? 0 : 4) & 15;
   const int high = block[128 + 32 * half + lane] >> (2 * part) & 3;
   const auto scale = static_cast<int8_t>(block[192 + i / 16]);
-  return std::fma(static_cast<float>((low | high << 4) - 32),
-                  ReadF16(block + 208) * static_cast<float>(scale), 0.0f);
+  return {(low | high << 4) - 32, ReadF16(block + 208) * static_cast<float>(scale), 0.0f};
 }
 
 // One sign, four bits of exponent (bias 7), three of mantissa; no infinity.
@@ -72,8 +71,8 @@ float FromE4M3(uint8_t bits) {
   return bits >> 7 ? -magnitude : magnitude;
 }
 
-// Element `i` of the block at `block`.
-float ElementOf(DType dtype, const uint8_t* block, int i) {
+// Element `i` of the block at `block` of a type that is not quantised.
+float ElementOf(DType dtype, const uint8_t* block) {
   switch (dtype) {
     case DType::kF32:
       return Read<float>(block);
@@ -83,26 +82,9 @@ float ElementOf(DType dtype, const uint8_t* block, int i) {
       return FromBf16(Read<uint16_t>(block));
     case DType::kF8E4M3:
       return FromE4M3(block[0]);
-    case DType::kQ4_0:
-      return std::fma(static_cast<float>(Nibble(block + 2, i) - 8), ReadF16(block), 0.0f);
-    case DType::kQ4_1:
-      return std::fma(static_cast<float>(Nibble(block + 4, i)), ReadF16(block), ReadF16(block + 2));
-    case DType::kQ5_0:
-      return std::fma(static_cast<float>(Five(block + 2, block + 6, i) - 16), ReadF16(block), 0.0f);
-    case DType::kQ5_1:
-      return std::fma(static_cast<float>(Five(block + 4, block + 8, i)), ReadF16(block),
-                      ReadF16(block + 2));
-    case DType::kQ8_0:
-      return std::fma(static_cast<float>(static_cast<int8_t>(block[2 + i])), ReadF16(block), 0.0f);
-    case DType::kQ4_K:
-      return OfTwoScales(block, i, NibbleOfK(block + 16, i));
-    case DType::kQ5_K:
-      return OfTwoScales(block, i,
-                         NibbleOfK(block + 48, i) | (block[16 + i % 32] >> i / 32 & 1) << 4);
-    case DType::kQ6_K:
-      return ElementOfQ6K(block, i);
+    default:
+      return 0;
   }
-  return 0;
 }
 
 // Of the F8 element at [row, col].
@@ -115,6 +97,30 @@ float ScaleOf(const WeightView& view, int64_t row, int64_t col) {
 
 }  // namespace
 
+Quant QuantOf(DType dtype, const uint8_t* block, int i) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return {Nibble(block + 2, i) - 8, ReadF16(block), 0.0f};
+    case DType::kQ4_1:
+      return {Nibble(block + 4, i), ReadF16(block), ReadF16(block + 2)};
+    case DType::kQ5_0:
+      return {Five(block + 2, block + 6, i) - 16, ReadF16(block), 0.0f};
+    case DType::kQ5_1:
+      return {Five(block + 4, block + 8, i), ReadF16(block), ReadF16(block + 2)};
+    case DType::kQ8_0:
+      return {static_cast<int8_t>(block[2 + i]), ReadF16(block), 0.0f};
+    case DType::kQ4_K:
+      return OfTwoScales(block, i, NibbleOfK(block + 16, i));
+    case DType::kQ5_K:
+      return OfTwoScales(block, i,
+                         NibbleOfK(block + 48, i) | (block[16 + i % 32] >> i / 32 & 1) << 4);
+    case DType::kQ6_K:
+      return QuantOfQ6K(block, i);
+    default:
+      return {};
+  }
+}
+
 void Dequantize(const WeightView& view, int64_t row, float* out) {
   const DTypeInfo info = InfoOf(view.dtype);
   const int64_t blocks_per_row = view.cols / info.block_elems;
@@ -122,7 +128,12 @@ void Dequantize(const WeightView& view, int64_t row, float* out) {
       reinterpret_cast<const uint8_t*>(view.data) + row * blocks_per_row * info.block_bytes;
   for (int64_t i = 0; i < view.cols; ++i) {
     const uint8_t* block = blocks + i / info.block_elems * info.block_bytes;
-    out[i] = ElementOf(view.dtype, block, static_cast<int>(i % info.block_elems));
+    if (info.block_elems > 1) {
+      const Quant quant = QuantOf(view.dtype, block, static_cast<int>(i % info.block_elems));
+      out[i] = std::fma(static_cast<float>(quant.q), quant.scale, quant.min);
+    } else {
+      out[i] = ElementOf(view.dtype, block);
+    }
     if (view.dtype == DType::kF8E4M3) out[i] = std::fma(out[i], ScaleOf(view, row, i), 0.0f);
   }
 }

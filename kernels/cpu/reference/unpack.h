@@ -19,6 +19,15 @@ namespace quire::reference {
 // gguf-py and llama.cpp round the product and the sum where this rounds once: the same without a
 // min, within a unit in the last place with one.
 
+struct Quant {
+  int q = 0;
+  float scale = 0;
+  float min = 0;  // to be added
+};
+
+// Element `i` of the block at `block`. REQUIRES: a quantised type.
+Quant QuantOf(DType dtype, const uint8_t* block, int i);
+
 // Row `row` of a weight in fp32: F32 as it is, F16 and BF16 widened, quantised elements
 // fma(q, scale, min) with q counted from the format's zero and min +0 where the format has none; of
 // an F8 weight q is the number itself.

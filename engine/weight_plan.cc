@@ -1,0 +1,65 @@
+#include "engine/weight_plan.h"
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+#include "kernels/cpu/weight_packing.h"
+#include "kernels/cpu/weight_store.h"
+
+namespace quire {
+namespace {
+
+void ForEachMatrix(const ModelWeights& weights,
+                   absl::FunctionRef<void(const FileTensor&, MatrixRole)> fn) {
+  fn(*weights.embedding, MatrixRole::kVocabulary);
+  if (weights.head != weights.embedding) fn(*weights.head, MatrixRole::kVocabulary);
+  for (const LayerWeights& layer : weights.layers) {
+    for (const FileTensor* matrix :
+         {layer.q, layer.k, layer.v, layer.out, layer.gate, layer.up, layer.down}) {
+      fn(*matrix, MatrixRole::kLayer);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<DType> QuantizeTo(WeightQuantization quantization, MatrixRole role) {
+  switch (quantization) {
+    case WeightQuantization::kNone:
+      return std::nullopt;
+    case WeightQuantization::kInt8:
+      return DType::kQ8_0;
+    case WeightQuantization::kInt4:
+      return role == MatrixRole::kVocabulary ? DType::kQ8_0 : DType::kQ4_0;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights) {
+  bool quantized = config.quantize != WeightQuantization::kNone;
+  ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole) {
+    quantized |= PackedFormatOf(tensor.view.dtype) != PackedFormat::kBf16;
+  });
+  WeightPlan plan;
+  plan.quantization = config.quantize;
+  plan.numerics =
+      config.numerics.value_or(quantized ? NumericsMode::kA8g32 : NumericsMode::kBf16x2);
+  if (plan.numerics == NumericsMode::kA8g32 && !quantized) {
+    return absl::FailedPreconditionError(
+        "--numerics a8g32 computes with quantised weights, and this model has none; add "
+        "--quantize int8 or int4, or leave --numerics out");
+  }
+  if (plan.numerics != NumericsMode::kA8g32 && config.quantize != WeightQuantization::kNone) {
+    return absl::FailedPreconditionError(
+        "--quantize is for --numerics a8g32, and bf16x2 would round quantised weights to bf16; "
+        "leave one of the two out");
+  }
+  ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole role) {
+    plan.bytes +=
+        PackedWeightBytes(plan.numerics, tensor.view.dtype, QuantizeTo(config.quantize, role),
+                          tensor.view.rows, tensor.view.cols);
+  });
+  return plan;
+}
+
+}  // namespace quire

@@ -1,0 +1,70 @@
+#ifndef QUIRE_KERNELS_CPU_GEMM_EPILOGUE_H_
+#define QUIRE_KERNELS_CPU_GEMM_EPILOGUE_H_
+
+// What becomes of the sums of a product, in every mode. For the instruction set that the including
+// file is compiled for.
+
+#include <stdint.h>
+
+#include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/math.h"
+#include "kernels/cpu/vec16.h"
+
+namespace quire {
+inline namespace QUIRE_ISA {
+
+// Sums of two panels side by side.
+inline constexpr int kBlockCols = 2 * kPanelCols;
+
+QUIRE_INLINE F32x16 AddBias(F32x16 x, const float* bias, int column, int num_columns) {
+  return bias == nullptr ? x : x + LoadN(bias + column, num_columns);
+}
+
+// Epilogues take the sums of one row: c[32 * num_panels], of panel `panel` and the next.
+struct StoreEpilogue {
+  static constexpr int kUnitPanels = 1;
+  QUIRE_INLINE static F32x16 Combine(F32x16 sum, const float*, int) { return sum; }
+};
+
+struct AddEpilogue {
+  static constexpr int kUnitPanels = 1;
+  QUIRE_INLINE static F32x16 Combine(F32x16 sum, const float* out, int num_columns) {
+    return LoadN(out, num_columns) + sum;
+  }
+};
+
+template <typename Epilogue>
+QUIRE_INLINE void FinishRow(Epilogue, const GemmArgs& args, int row, int panel, int num_panels,
+                            const float* c) {
+  for (int i = 0; i < 2 * num_panels; ++i) {
+    const int column = panel * kPanelCols + i * 16;
+    const int num_columns = args.n - column < 16 ? args.n - column : 16;
+    if (num_columns <= 0) return;
+    const F32x16 sum = AddBias(Load(c + i * 16), args.bias, column, num_columns);
+    float* out = args.out + row * args.ldo + column;
+    StoreN(out, Epilogue::Combine(sum, out, num_columns), num_columns);
+  }
+}
+
+struct SiluMulEpilogue {
+  static constexpr int kUnitPanels = 2;
+};
+
+QUIRE_INLINE void FinishRow(SiluMulEpilogue, const GemmArgs& args, int row, int panel, int,
+                            const float* c) {
+  const int padded_n = args.n + (args.n & 1);
+  for (int i = 0; i < 2; ++i) {
+    const int column = panel / 2 * kPanelCols + i * 16;
+    if (column >= args.n) return;
+    const int num_columns = args.n - column < 16 ? args.n - column : 16;
+    const int num_written = padded_n - column < 16 ? padded_n - column : 16;
+    const F32x16 gate = AddBias(Load(c + i * 16), args.bias, column, num_columns);
+    const F32x16 up = AddBias(Load(c + kPanelCols + i * 16), args.up_bias, column, num_columns);
+    StoreBf16N(args.out_bf16 + row * args.ldo + column, Silu16(gate) * up, num_written);
+  }
+}
+
+}  // namespace QUIRE_ISA
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_CPU_GEMM_EPILOGUE_H_

@@ -1,0 +1,32 @@
+#ifndef QUIRE_KERNELS_NUMERICS_MODE_H_
+#define QUIRE_KERNELS_NUMERICS_MODE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace quire {
+
+// How products with weights are computed, and to which bits (kernels/README.md). Chosen when a
+// model is loaded; equal modes give equal bits on every machine that has them.
+enum class NumericsMode : uint8_t {
+  kBf16x2,  // bf16 operands, by pairs of k; quantised weights are rounded to bf16
+  kA8g32,   // quantised weights as they are, activations in int8 by groups of 32; the rest as above
+};
+
+constexpr NumericsMode kAllNumericsModes[] = {NumericsMode::kBf16x2, NumericsMode::kA8g32};
+
+constexpr const char* NameOf(NumericsMode mode) {
+  return mode == NumericsMode::kBf16x2 ? "bf16x2" : "a8g32";
+}
+
+constexpr std::optional<NumericsMode> NumericsModeNamed(std::string_view name) {
+  for (const NumericsMode mode : kAllNumericsModes) {
+    if (name == NameOf(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_KERNELS_NUMERICS_MODE_H_

@@ -1,0 +1,1 @@
+#include "tests/bench/machine_peak_kernels.h"
