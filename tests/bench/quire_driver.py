@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the tests of shared/peers on Quire, for its compare.py: JSON lines as the other drivers print.
+"""Runs the tests of shared/peers on Quire, for its compare.py: JSON lines as other drivers print.
 
-    python3 compare.py --quire 'python3 tests/bench/quire_driver.py --prefix {prefix} --model {model} \\
-        --weights {weights} --tests {tests} --seed {seed}'
+    python3 compare.py --quire 'python3 tests/bench/quire_driver.py --prefix {prefix} \\
+        --model {model} --weights {weights} --tests {tests} --seed {seed}'
 
-Tests, prompts and figures come from common.py: on PYTHONPATH, or in the folder that --peers names. A
-server for each test, as for llama.cpp, with room for what the test asks; all through gRPC. The client
-is `quire bench`: one in Python would take a tenth of a core from the server at 64 streams.
+Tests, prompts and figures come from common.py: on PYTHONPATH, or in the folder that --peers names.
+A server for each test, as for llama.cpp, with room for what the test asks; all through gRPC. The
+client is `quire bench`: native, because it shares the cores with the server.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.path.join(ROOT, "build", "release", "quire")
 QUANT = {"bf16": "bf16", "int8": "q8_0", "int4": "q4_0"}
 START_S = 120  # a server that has not answered by then is broken
 TEST_S = 1800  # likewise a test
@@ -43,7 +44,7 @@ try:
     import common  # noqa: E402
     from http_client import free_port, run_tests  # noqa: E402
 except ImportError as error:
-    sys.exit(f"quire_driver.py: {error}; name the folder of common.py with --peers, or in PYTHONPATH")
+    sys.exit(f"quire_driver.py: {error}; name the folder of common.py with --peers or PYTHONPATH")
 
 
 def child_environment():
@@ -119,9 +120,8 @@ def main():
     args = common.arguments(
         __doc__,
         ("--peers", dict(help="the folder of common.py (default: shared/peers beside the tree)")),
-        ("--binary", dict(help="the program (default: QUIRE_BINARY, else that of the release build)",
-                          default=os.environ.get("QUIRE_BINARY",
-                                                 os.path.join(ROOT, "build", "release", "quire")))),
+        ("--binary", dict(help="the program (default: QUIRE_BINARY, else build/release/quire)",
+                          default=os.environ.get("QUIRE_BINARY", BINARY))),
         ("--serve-flags", dict(default="", help="more flags for `quire serve`")),
     )
     run_tests("quire", args, lambda test: Server(args, test))

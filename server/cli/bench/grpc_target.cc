@@ -123,7 +123,6 @@ absl::StatusOr<std::unique_ptr<GrpcTarget>> GrpcTarget::Open(const std::string& 
   if (!channel.ok()) return channel.status();
   std::unique_ptr<GrpcTarget> target(new GrpcTarget(address, std::move(own)));
   target->connections_.push_back(std::make_shared<Connection>(*std::move(channel)));
-  if (absl::Status status = target->AskModel(); !status.ok()) return status;
   return target;
 }
 

@@ -19,11 +19,15 @@ namespace quire::cli::bench {
 // cores, more than the rest of the client does.
 class GrpcTarget : public Target {
  public:
-  // Asks the server for its model; fails with what the server says, UNAVAILABLE while it loads.
+  // INVALID_ARGUMENT: options that OpenChannel refuses.
   static absl::StatusOr<std::unique_ptr<GrpcTarget>> Open(const std::string& address,
                                                           const ChannelOptions& options);
   ~GrpcTarget() override;
 
+  // Fills info(). Fails with what the server says: UNAVAILABLE while it loads, then ask again.
+  absl::Status AskModel();
+
+  // REQUIRES: of this one and the next, AskModel succeeded.
   const TargetInfo& info() const override { return info_; }
   void Start(const BenchRequest& request, std::shared_ptr<Listener> listener) override;
   void CancelAll() override;
@@ -36,7 +40,6 @@ class GrpcTarget : public Target {
   class Call;
 
   GrpcTarget(std::string address, ChannelOptions options);
-  absl::Status AskModel();
   // With room for one more stream; opens another one where there is none.
   std::shared_ptr<Connection> FreeConnection();
 

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
+
 #include "engine/engine.h"
 #include "server/cli/bench/clock.h"
 #include "server/cli/bench/engine_target.h"
@@ -28,14 +30,33 @@ std::optional<Failure> OpenEngine(const EngineConfig& config, OpenedTarget* open
   return std::nullopt;
 }
 
+// Calls `look` until it finds what it wants, or the time is over.
+void LookFor(int64_t wait_ms, absl::FunctionRef<bool()> look) {
+  const double until_s = MonotonicSeconds() + 1e-3 * static_cast<double>(wait_ms);
+  while (!look() && MonotonicSeconds() < until_s) std::this_thread::sleep_for(kLookInterval);
+}
+
 std::optional<Failure> OpenGrpc(const Options& options, OpenedTarget* opened, ExitCode* exit_code) {
-  opened->endpoint = std::make_unique<Endpoint>();
-  Endpoint& endpoint = *opened->endpoint;
-  if (auto failure = endpoint.Open(options.endpoint, exit_code)) return failure;
+  std::optional<Failure> failure;
+  LookFor(options.wait_ms, [&] {
+    opened->endpoint = std::make_unique<Endpoint>();
+    failure = opened->endpoint->Open(options.endpoint, exit_code);
+    return !failure || *exit_code != ExitCode::kUnreachable;
+  });
+  if (failure) return failure;
+  const Endpoint& endpoint = *opened->endpoint;
   auto target = GrpcTarget::Open(endpoint.address(), endpoint.channel_options());
-  if (!target.ok()) {
-    *exit_code = absl::IsUnavailable(target.status()) ? ExitCode::kUnreachable : ExitCode::kRefused;
-    return ToFailure(target.status(), "");
+  absl::Status status = target.status();
+  // The port is open before the model is loaded.
+  if (status.ok()) {
+    LookFor(options.wait_ms, [&] {
+      status = (*target)->AskModel();
+      return !absl::IsUnavailable(status);
+    });
+  }
+  if (!status.ok()) {
+    *exit_code = absl::IsUnavailable(status) ? ExitCode::kUnreachable : ExitCode::kRefused;
+    return ToFailure(status, "");
   }
   if (const ModelInfo* model = endpoint.own_model()) {
     (*target)->set_weight_bytes(model->weight_bytes);
@@ -51,14 +72,7 @@ std::optional<Failure> OpenTarget(const Options& options, OpenedTarget* opened,
   if (!options.engine_path.empty()) {
     return OpenEngine(options.endpoint.engine, opened, exit_code);
   }
-  const double until_s = MonotonicSeconds() + 1e-3 * static_cast<double>(options.wait_ms);
-  while (true) {
-    auto failure = OpenGrpc(options, opened, exit_code);
-    if (!failure || *exit_code != ExitCode::kUnreachable || MonotonicSeconds() >= until_s) {
-      return failure;
-    }
-    std::this_thread::sleep_for(kLookInterval);
-  }
+  return OpenGrpc(options, opened, exit_code);
 }
 
 }  // namespace quire::cli::bench

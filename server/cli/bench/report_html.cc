@@ -1,4 +1,4 @@
-#include <cmath>
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -99,7 +99,11 @@ std::string Table(const std::vector<PointResult>& points) {
 
 }  // namespace
 
-std::string ToHtml(const RunInfo& run, const std::vector<PointResult>& points) {
+std::string ToHtml(const RunInfo& run, std::vector<PointResult> points) {
+  // Lines are drawn from left to right, whatever the order of the sweep was.
+  std::sort(points.begin(), points.end(), [](const PointResult& a, const PointResult& b) {
+    return std::pair(a.concurrency, a.rate) < std::pair(b.concurrency, b.rate);
+  });
   std::string html = absl::StrCat(
       "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
       "<meta name='viewport' content='width=device-width'>\n<title>quire bench: ",

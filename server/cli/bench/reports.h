@@ -28,8 +28,8 @@ std::string ToText(const PointResult& point);
 // One object for a script. Distributions without values are null.
 Json ToJson(const RunInfo& run, const PointResult& point);
 
-// A page by itself: nothing is loaded from elsewhere.
-std::string ToHtml(const RunInfo& run, const std::vector<PointResult>& points);
+// A page by itself: nothing is loaded from elsewhere. Points are shown with rising load.
+std::string ToHtml(const RunInfo& run, std::vector<PointResult> points);
 
 }  // namespace quire::cli::bench
 
