@@ -97,9 +97,11 @@ class GrpcTarget::Call : public grpc::ClientReadReactor<v1::GenerateResponse> {
   }
 
   void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<Listener> listener = listener_;
     connection_->Remove(&context_);
-    listener_->OnEnd(ErrorOf(status));
     delete this;
+    // Last: whoever hears of it may end the process.
+    listener->OnEnd(ErrorOf(status));
   }
 
  private:
