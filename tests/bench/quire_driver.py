@@ -6,7 +6,8 @@
 
 Tests, prompts and figures come from common.py: on PYTHONPATH, or in the folder that --peers names.
 A server for each test, as for llama.cpp, with room for what the test asks; all through gRPC. The
-client is `quire bench`: native, because it shares the cores with the server.
+client is `quire bench`: native, because it shares the cores with the server (0.1 ms of CPU for each
+token of 64 streams).
 """
 
 import argparse
