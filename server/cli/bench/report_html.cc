@@ -28,6 +28,7 @@ using Value = std::function<double(const PointResult& point)>;
 
 std::vector<double> ValuesOf(const std::vector<PointResult>& points, const Value& value) {
   std::vector<double> values;
+  values.reserve(points.size());
   for (const PointResult& point : points) values.push_back(value(point));
   return values;
 }
