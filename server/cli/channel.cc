@@ -116,6 +116,7 @@ absl::StatusOr<ServerChannel> OpenChannel(const std::string& address,
   grpc::ChannelArguments arguments;
   // A proxy of the environment is for the world outside.
   if (IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (!options.tls_server_name.empty()) {
     arguments.SetSslTargetNameOverride(options.tls_server_name);
   }

@@ -24,6 +24,8 @@ struct ChannelOptions {
   std::string tls_client_key = "";
   std::string token_file = "";  // the bearer token, and white space around it; empty: none
   bool allow_plaintext_auth = false;
+  // Not one that other channels to the same address use too. No flag.
+  bool own_connection = false;
 };
 
 // Those that begin with --tls; all.

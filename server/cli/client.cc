@@ -21,27 +21,6 @@ namespace {
 
 constexpr std::chrono::seconds kConnectTimeout(10);
 
-Failure ToFailure(const grpc::Status& status) {
-  Failure failure{.message = status.error_message()};
-  // The numbers are the same; absl knows their names.
-  failure.code = absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
-  google::rpc::Status details;
-  if (!details.ParseFromString(status.error_details())) return failure;
-  for (const google::protobuf::Any& detail : details.details()) {
-    google::rpc::ErrorInfo info;
-    if (!detail.UnpackTo(&info)) continue;
-    failure.reason = info.reason();
-    failure.metadata = {info.metadata().begin(), info.metadata().end()};
-  }
-  // Whoever shows it says the reason too.
-  const std::string prefix = failure.reason + ": ";
-  if (absl::StartsWith(failure.message, prefix)) failure.message.erase(0, prefix.size());
-  if (failure.reason == "UNAUTHENTICATED") {
-    failure.message += "; give --token-file FILE, or QUIRE_TOKEN_FILE";
-  }
-  return failure;
-}
-
 class GrpcClient : public Client {
  public:
   explicit GrpcClient(ServerChannel channel)
@@ -70,7 +49,7 @@ class GrpcClient : public Client {
       live_.erase(&context);
     }
     if (status.ok()) return std::nullopt;
-    return ToFailure(status);
+    return FailureOf(status);
   }
 
   void CancelAll() override {
@@ -86,6 +65,27 @@ class GrpcClient : public Client {
 };
 
 }  // namespace
+
+Failure FailureOf(const grpc::Status& status) {
+  Failure failure{.message = status.error_message()};
+  // The numbers are the same; absl knows their names.
+  failure.code = absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) return failure;
+  for (const google::protobuf::Any& detail : details.details()) {
+    google::rpc::ErrorInfo info;
+    if (!detail.UnpackTo(&info)) continue;
+    failure.reason = info.reason();
+    failure.metadata = {info.metadata().begin(), info.metadata().end()};
+  }
+  // Whoever shows it says the reason too.
+  const std::string prefix = failure.reason + ": ";
+  if (absl::StartsWith(failure.message, prefix)) failure.message.erase(0, prefix.size());
+  if (failure.reason == "UNAUTHENTICATED") {
+    failure.message += "; give --token-file FILE, or QUIRE_TOKEN_FILE";
+  }
+  return failure;
+}
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address,
                                                         const ChannelOptions& options) {

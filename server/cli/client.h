@@ -13,6 +13,10 @@
 #include "server/cli/exit_code.h"
 #include "server/cli/report.h"
 
+namespace grpc {
+class Status;
+}  // namespace grpc
+
 namespace quire::cli {
 
 // Takes one event of a generation; false: enough, cancel the rest.
@@ -39,6 +43,9 @@ class Client {
   // Cancels what is in progress now. Those calls end with the code CANCELLED.
   virtual void CancelAll() = 0;
 };
+
+// What a server, or the transport, said of a call. REQUIRES: not OK.
+Failure FailureOf(const grpc::Status& status);
 
 // kUnreachable for a failure that no server sent, else kRefused.
 ExitCode ExitCodeOf(const Failure& failure);

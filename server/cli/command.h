@@ -32,6 +32,7 @@ Command TokenizeCommand();
 Command DetokenizeCommand();
 Command TemplateCommand();
 Command EvalCommand();
+Command BenchCommand();
 Command HealthcheckCommand();
 Command DoctorCommand();
 

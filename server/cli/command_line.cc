@@ -99,7 +99,9 @@ class Reading {
     absl::StatusOr<Layer> environment = EnvironmentLayer(flags_, given_.variables);
     if (!environment.ok()) return environment.status();
     for (size_t i = 0; i < flags_.size(); ++i) {
-      if (IsTyped(flags_[i].yields_to)) (*environment)[i].reset();
+      for (const std::string& name : flags_[i].yields_to) {
+        if (IsTyped(name)) (*environment)[i].reset();
+      }
     }
     absl::StatusOr<Layer> file = Layer(flags_.size());
     if (config_idx_) {

@@ -12,7 +12,7 @@ constexpr char kDefaultAddress[] = "127.0.0.1:50051";
 std::vector<Flag> EndpointFlags(EndpointOptions* options) {
   Flag address = MakeFlag("--address", "HOST:PORT", "The server to ask (default: 127.0.0.1:50051)",
                           &options->address);
-  address.yields_to = "--model";
+  address.yields_to = {"--model"};
   Flag model = MakeFlag("--model", "PATH",
                         "Load this model here instead of asking a server: a folder, or a .gguf "
                         "file",
@@ -39,16 +39,20 @@ std::optional<Failure> Endpoint::Open(const EndpointOptions& options, ExitCode* 
     }
     if (auto failure = StartServer(options.engine, &address, exit_code)) return failure;
   }
+  address_ = address;
   // How to reach a server says nothing of our own.
-  const bool is_own = server_ != nullptr;
-  absl::StatusOr<std::unique_ptr<Client>> client =
-      Client::Connect(address, is_own ? ChannelOptions() : options.channel);
+  if (server_ == nullptr) channel_options_ = options.channel;
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address, channel_options_);
   if (client.ok()) {
     client_ = *std::move(client);
     return std::nullopt;
   }
   *exit_code = absl::IsUnavailable(client.status()) ? ExitCode::kUnreachable : ExitCode::kUsage;
   return ToFailure(client.status(), "");
+}
+
+const ModelInfo* Endpoint::own_model() const {
+  return server_ == nullptr ? nullptr : &server_->model_info();
 }
 
 std::optional<Failure> Endpoint::StartServer(const EngineConfig& config, std::string* address,

@@ -31,11 +31,18 @@ class Endpoint {
 
   // REQUIRES: Open returned nothing. Any thread.
   Client& client() { return *client_; }
+  // Where the server is, for who wants connections of another kind.
+  const std::string& address() const { return address_; }
+  const ChannelOptions& channel_options() const { return channel_options_; }
+  // Of a server of our own; else null.
+  const ModelInfo* own_model() const;
 
  private:
   std::optional<Failure> StartServer(const EngineConfig& config, std::string* address,
                                      ExitCode* exit_code);
 
+  std::string address_;
+  ChannelOptions channel_options_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Client> client_;
 };

@@ -38,8 +38,9 @@ struct Flag {
   bool repeats = false;  // may be given several times; `set` is called for each
   Sources sources = Sources::kAll;
   bool reloads = false;  // SIGHUP takes up a new value; else it needs a restart
-  // With that flag on the command line, what the environment says of this one does not count.
-  std::string yields_to = "";
+  // With one of those flags on the command line, what the environment says of this one does not
+  // count.
+  std::vector<std::string> yields_to = {};
 
   bool is_argument() const { return name.front() != '-'; }
   bool is_switch() const { return !is_argument() && value.empty(); }

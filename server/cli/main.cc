@@ -40,9 +40,9 @@ Every flag can be given as a variable too: QUIRE_MAX_TOKENS for --max-tokens.
 )";
 
 std::vector<Command> AllCommands() {
-  return {ServeCommand(),       ChatCommand(),       GenerateCommand(), InspectCommand(),
-          TokenizeCommand(),    DetokenizeCommand(), TemplateCommand(), EvalCommand(),
-          HealthcheckCommand(), DoctorCommand()};
+  return {ServeCommand(),    ChatCommand(),        GenerateCommand(), InspectCommand(),
+          TokenizeCommand(), DetokenizeCommand(),  TemplateCommand(), EvalCommand(),
+          BenchCommand(),    HealthcheckCommand(), DoctorCommand()};
 }
 
 void PrintHelp(const std::vector<Command>& commands) {

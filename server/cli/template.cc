@@ -86,7 +86,7 @@ Command TemplateCommand() {
   auto options = std::make_shared<Options>();
   Flag model = MakeFlag("--model", "PATH", "Model with a chat template: a folder, or a .gguf file",
                         &options->model);
-  model.yields_to = "--template";
+  model.yields_to = {"--template"};
   return {.name = "template",
           .summary = "Conversations to prompts by a chat template, JSON Lines in and out",
           .examples = R"(A line: {"messages": [...], "tools": [...], "add_generation_prompt": true,
