@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 . deploy/phases.sh
 
 keep=no
-question="What is the capital of France?"
+question="Which city is the capital of France?"
 while [ $# -gt 0 ]; do
   case "$1" in
     --keep) keep=yes ;;

@@ -27,8 +27,8 @@ EngineLoop::EngineLoop(EngineParts parts)
     : info_(std::move(parts.info)),
       backend_(std::move(parts.backend)),
       transformer_(std::move(parts.transformer)),
-      spare_blocks_(kSpareSteps *
-                    (parts.limits.max_num_tokens / info_.block_size + parts.limits.max_num_seqs)),
+      spare_blocks_(kSpareSteps * (parts.limits.max_num_tokens / parts.scheduler_config.block_size +
+                                   parts.limits.max_num_seqs)),
       inbox_(parts.scheduler_config.max_queued_requests),
       kv_storage_(std::move(parts.kv_storage)),
       heartbeat_(MonotonicNow()),

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 
 #include "engine/engine.h"
@@ -37,11 +40,17 @@ std::vector<int32_t> RandomTokens(uint32_t seed, int count, int vocab_size) {
   return tokens;
 }
 
+// The parameter is a model, and what its weights are computed with where that is not the default:
+// _int8 and _int4 quantise them, _bf16x2 names the mode.
 class ReproducibilityTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    path_ = GetParam() == "smollm2" ? SmolLm2Path() : OwnGoldenPath("models/" + GetParam());
-    if (GetParam() == "smollm2" && !std::filesystem::exists(path_)) {
+    absl::string_view model = GetParam();
+    if (absl::ConsumeSuffix(&model, "_int8")) quantize_ = WeightQuantization::kInt8;
+    if (absl::ConsumeSuffix(&model, "_int4")) quantize_ = WeightQuantization::kInt4;
+    if (absl::ConsumeSuffix(&model, "_bf16x2")) numerics_ = NumericsMode::kBf16x2;
+    path_ = model == "smollm2" ? SmolLm2Path() : OwnGoldenPath(absl::StrCat("models/", model));
+    if (model == "smollm2" && !std::filesystem::exists(path_)) {
       GTEST_SKIP() << "SmolLM2 is not at " << path_ << " (deploy/fetch_model.sh fetches it)";
     }
   }
@@ -50,6 +59,8 @@ class ReproducibilityTest : public ::testing::TestWithParam<std::string> {
     EngineConfig config;
     config.model_path = path_;
     config.num_threads = 2;
+    config.numerics = numerics_;
+    config.quantize = quantize_;
     config.block_size = 16;
     config.kv_cache_bytes = 64 << 20;
     config.max_model_len = 256;
@@ -115,6 +126,8 @@ class ReproducibilityTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::string path_;
+  std::optional<NumericsMode> numerics_;
+  WeightQuantization quantize_ = WeightQuantization::kNone;
 };
 
 TEST_P(ReproducibilityTest, InAStepWithManySequencesAsAlone) {
@@ -290,7 +303,8 @@ TEST_P(ReproducibilityTest, EveryKeyAndValueIsComputedOnce) {
 INSTANTIATE_TEST_SUITE_P(Models, ReproducibilityTest,
                          ::testing::Values("llama_mha", "llama_gqa_llama3", "smollm2",
                                            "mistral_window", "qwen2_mixed_window", "qwen3",
-                                           "smollm3"),
+                                           "smollm3", "smollm2_bf16x2", "qwen3_int8",
+                                           "mistral_window_int4", "llama_gqa_llama3_int4"),
                          [](const auto& test) { return test.param; });
 INSTANTIATE_TEST_SUITE_P(Models, PreemptionTest,
                          ::testing::Values("llama_mha", "llama_gqa_llama3", "smollm2",

@@ -86,8 +86,7 @@ float DotA8g32(const QuantizedRow& a, const WeightView& w, int64_t row) {
   const bool has_min = w.dtype == DType::kQ4_1 || w.dtype == DType::kQ5_1 ||
                        w.dtype == DType::kQ4_K || w.dtype == DType::kQ5_K;
   const auto weight = [&](int i) {
-    return QuantOf(w.dtype, blocks + i / info.block_elems * info.block_bytes,
-                   i % info.block_elems);
+    return QuantOf(w.dtype, blocks + i / info.block_elems * info.block_bytes, i % info.block_elems);
   };
   float acc = 0;
   for (int begin = 0; begin < w.cols; begin += 32) {

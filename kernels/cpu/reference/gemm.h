@@ -6,8 +6,8 @@
 
 #include "kernels/tensor.h"
 
-// The definitions of the matrix products of modes `bf16x2` and `a8g32`. Plain scalar code; FTZ and DAZ must be
-// set in the calling thread. Matrices are row-major as in a file: no panels.
+// The definitions of the matrix products of modes `bf16x2` and `a8g32`. Plain scalar code; FTZ and
+// DAZ must be set in the calling thread. Matrices are row-major as in a file: no panels.
 
 namespace quire::reference {
 

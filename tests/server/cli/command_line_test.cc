@@ -70,7 +70,8 @@ struct Sample {
 std::pair<Sample, Sample> SamplesOf(const std::string& name) {
   const char* const kTexts[] = {"true",    "false", "16",      "32",         "70000", "80000",
                                 "3s",      "4s",    "a=int:1", "b=int:2",    "debug", "error",
-                                "reserve", "text",  "json",    "optimistic", "5",     "6"};
+                                "reserve", "text",  "json",    "optimistic", "5",     "6",
+                                "bf16x2",  "a8g32", "int8",    "int4"};
   std::vector<Sample> samples;
   for (const char* text : kTexts) {
     const Command command = ServeCommand();

@@ -88,6 +88,7 @@ class SmolLM2(unittest.TestCase):
         texts = cli.read_jsonl(folder, "teacher.jsonl")
         golden = cli.read_safetensors(os.path.join(folder, "teacher.safetensors"))
         results = cli.run_lines("eval", "--model", cli.SMOLLM2, "--kv-cache", "512MiB",
+                                "--numerics", "bf16x2",
                                 lines=[{"text": text["text"]} for text in texts])
         equal = total = 0
         for i, (text, result) in enumerate(zip(texts, results)):
