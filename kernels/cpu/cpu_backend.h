@@ -86,12 +86,23 @@ class CpuBackend final : public Backend {
   // of a row is about its elements.
   void ForRows(int num_rows, int64_t cost,
                absl::FunctionRef<void(int begin, int end, int worker)> fn);
-  // Rows [num_rows] of a * matrix^T, by that kernel of each segment's format into args' output.
-  void Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matrix, const uint16_t* a,
-                int64_t lda, int num_rows, GemmArgs args);
-  // The operand of quantised weights of depth k: a [num_rows, lda] in int8.
-  QuantizedRows Quantize(const uint16_t* a, int64_t lda, int num_rows, int k);
-  void NormRows(VectorId norm);
+  // Rows as the formats of a matrix read them; what none reads is null.
+  struct Operand {
+    const uint16_t* bf16 = nullptr;
+    int64_t stride = 0;
+    QuantizedRows quantized;
+    int num_rows = 0;
+  };
+  // RMSNorm of the residual: of rows `rows` of the step, or of all. No copy of fp32 rows is kept.
+  Operand Normed(VectorId norm, const PackedMatrix& matrix, absl::Span<const int32_t> rows);
+  // What attention, and the product of gate and up, left for `matrix`.
+  Operand Attended(const PackedMatrix& matrix);
+  Operand Mlp(const PackedMatrix& matrix);
+  // Row `row` of `operand` in int8. x: fp32 [cols].
+  void QuantizeInto(const QuantizedRows& operand, int row, const float* x, int cols);
+  // operand * matrix^T, by that kernel of each segment's format into args' output.
+  void Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matrix, const Operand& operand,
+                GemmArgs args);
   const float* LogitsOf(int32_t logit_row) const;
   // Token `row` of the step, with what was drawn for its slot filled in.
   int32_t TokenOf(int row) const;

@@ -25,26 +25,12 @@ void CpuBackend::ForRows(int num_rows, int64_t cost,
   });
 }
 
-QuantizedRows CpuBackend::Quantize(const uint16_t* a, int64_t lda, int num_rows, int k) {
-  const QuantizedRows rows = memory_.ForDepth(k);
-  ForRows(num_rows, k, [&](int begin, int end, int) {
-    for (int row = begin; row < end; ++row) {
-      ops_.quantize_row(a + row * lda, k, rows.q + row * rows.q_stride,
-                        rows.groups + row * rows.group_stride);
-    }
-  });
-  return rows;
-}
-
 void CpuBackend::Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matrix,
-                          const uint16_t* a, int64_t lda, int num_rows, GemmArgs args) {
-  args.a = a;
-  args.lda = lda;
+                          const Operand& operand, GemmArgs args) {
+  args.a = operand.bf16;
+  args.lda = operand.stride;
+  args.quantized = operand.quantized;
   args.k = matrix.cols;
-  for (const PackedSegment& segment : matrix.segments) {
-    if (segment.format == PackedFormat::kBf16 || args.quantized.q != nullptr) continue;
-    args.quantized = Quantize(a, lda, num_rows, matrix.cols);
-  }
   for (const PackedSegment& segment : matrix.segments) {
     GemmArgs part = args;
     part.w = segment.panels;
@@ -53,7 +39,7 @@ void CpuBackend::Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matri
     if (part.out != nullptr) part.out += segment.first_row;
     const GemmFn multiply = GemmKernelsFor(isa_.isa, segment.format).*kernel;
     const GemmChunks chunks =
-        ChunkGemm(num_rows, NumPanels(segment.rows), matrix.is_gate_up ? 2 : 1, matrix.cols,
+        ChunkGemm(operand.num_rows, NumPanels(segment.rows), matrix.is_gate_up ? 2 : 1, matrix.cols,
                   pool_.num_threads());
     pool_.Run(chunks.num_chunks, [&](int chunk, int) {
       const GemmChunks::Range rows = chunks.RowsOf(chunk);
@@ -109,17 +95,6 @@ void CpuBackend::Embed(MatrixId embedding) {
   });
 }
 
-void CpuBackend::NormRows(VectorId norm) {
-  const float* const weight = NormOf(norm);
-  const int hidden_size = shape_->hidden_size;
-  ForRows(step_.shape.num_tokens, hidden_size, [&](int begin, int end, int) {
-    for (int row = begin; row < end; ++row) {
-      ops_.rms_norm(memory_.residual + static_cast<int64_t>(row) * hidden_size, weight, hidden_size,
-                    shape_->norm_eps, memory_.normed + row * memory_.hidden_stride);
-    }
-  });
-}
-
 void CpuBackend::NormQkvRopeAppend(const QkvArgs& args) {
   const PackedMatrix& matrix = weights_.Matrix(args.qkv);
   QUIRE_CHECK(matrix.rows == qkv_size_ && matrix.cols == shape_->hidden_size && !matrix.is_gate_up,
@@ -133,8 +108,7 @@ void CpuBackend::NormQkvRopeAppend(const QkvArgs& args) {
         "a rope covers head_dim and max_model_len");
   }
   const int num_tokens = step_.shape.num_tokens;
-  NormRows(args.norm);
-  Multiply(&GemmKernels::store, matrix, memory_.normed, memory_.hidden_stride, num_tokens,
+  Multiply(&GemmKernels::store, matrix, Normed(args.norm, matrix, {}),
            {.bias = OptionalVector(args.bias, qkv_size_), .out = memory_.qkv, .ldo = qkv_size_});
 
   const absl::Span<const int32_t> slots = SlotsOf(args.layer);
@@ -208,7 +182,7 @@ void CpuBackend::OutProjAdd(MatrixId out, VectorId bias) {
                   matrix.cols == shape_->num_heads * shape_->head_dim,
               "out is [hidden_size, num_heads * head_dim]");
   Multiply(
-      &GemmKernels::add, matrix, memory_.attended, memory_.attended_stride, step_.shape.num_tokens,
+      &GemmKernels::add, matrix, Attended(matrix),
       {.bias = OptionalVector(bias, hidden_size), .out = memory_.residual, .ldo = hidden_size});
 }
 
@@ -221,14 +195,17 @@ void CpuBackend::NormMlpAdd(const MlpArgs& args) {
               "gate and up are [intermediate_size, hidden_size]");
   QUIRE_CHECK(!down.is_gate_up && down.rows == hidden_size && down.cols == mlp_size,
               "down is [hidden_size, intermediate_size]");
-  const int num_tokens = step_.shape.num_tokens;
-  NormRows(args.norm);
-  Multiply(&GemmKernels::silu_mul, gate_up, memory_.normed, memory_.hidden_stride, num_tokens,
-           {.bias = OptionalVector(args.gate_bias, mlp_size),
-            .up_bias = OptionalVector(args.up_bias, mlp_size),
-            .out_bf16 = memory_.mlp,
-            .ldo = memory_.mlp_stride});
-  Multiply(&GemmKernels::add, down, memory_.mlp, memory_.mlp_stride, num_tokens,
+  GemmArgs to_mlp = {.bias = OptionalVector(args.gate_bias, mlp_size),
+                     .up_bias = OptionalVector(args.up_bias, mlp_size)};
+  if (down.has_quantized) {
+    to_mlp.out = memory_.wide_mlp;
+    to_mlp.ldo = mlp_size;
+  } else {
+    to_mlp.out_bf16 = memory_.mlp;
+    to_mlp.ldo = memory_.mlp_stride;
+  }
+  Multiply(&GemmKernels::silu_mul, gate_up, Normed(args.norm, gate_up, {}), to_mlp);
+  Multiply(&GemmKernels::add, down, Mlp(down),
            {.bias = OptionalVector(args.down_bias, hidden_size),
             .out = memory_.residual,
             .ldo = hidden_size});
@@ -264,20 +241,11 @@ void CpuBackend::CheckLogits() {
 
 void CpuBackend::LogitsOfRows(VectorId norm, MatrixId head) {
   const PackedMatrix& matrix = weights_.Matrix(head);
-  const float* const weight = NormOf(norm);
   const int hidden_size = shape_->hidden_size;
   QUIRE_CHECK(matrix.rows == shape_->vocab_size && matrix.cols == hidden_size && !matrix.is_gate_up,
               "the head is [vocab_size, hidden_size]");
   CheckResidual();
-  const int num_rows = step_.shape.num_logit_rows;
-  ForRows(num_rows, hidden_size, [&](int begin, int end, int) {
-    for (int i = begin; i < end; ++i) {
-      const int64_t row = step_.logit_rows[i];
-      ops_.rms_norm(memory_.residual + row * hidden_size, weight, hidden_size, shape_->norm_eps,
-                    memory_.normed + i * memory_.hidden_stride);
-    }
-  });
-  Multiply(&GemmKernels::store, matrix, memory_.normed, memory_.hidden_stride, num_rows,
+  Multiply(&GemmKernels::store, matrix, Normed(norm, matrix, step_.logit_rows),
            {.out = memory_.logits, .ldo = shape_->vocab_size});
   CheckLogits();
 }

@@ -60,7 +60,13 @@ QUIRE_INLINE void FinishRow(SiluMulEpilogue, const GemmArgs& args, int row, int 
     const int num_written = padded_n - column < 16 ? padded_n - column : 16;
     const F32x16 gate = AddBias(Load(c + i * 16), args.bias, column, num_columns);
     const F32x16 up = AddBias(Load(c + kPanelCols + i * 16), args.up_bias, column, num_columns);
-    StoreBf16N(args.out_bf16 + row * args.ldo + column, Silu16(gate) * up, num_written);
+    const F32x16 product = Silu16(gate) * up;
+    const int64_t at = row * args.ldo + column;
+    if (args.out_bf16 != nullptr) {
+      StoreBf16N(args.out_bf16 + at, product, num_written);
+    } else {
+      StoreN(args.out + at, product, num_columns);
+    }
   }
 }
 

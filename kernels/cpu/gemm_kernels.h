@@ -22,8 +22,8 @@ struct GemmArgs {
   int n = 0;                       // columns of the output
   const float* bias = nullptr;     // [n]
   const float* up_bias = nullptr;  // [n], of silu_mul
-  float* out = nullptr;            // [rows, ldo], of store and add
-  uint16_t* out_bf16 = nullptr;    // bf16 [rows, ldo], of silu_mul
+  float* out = nullptr;            // [rows, ldo]
+  uint16_t* out_bf16 = nullptr;    // bf16 [rows, ldo], of silu_mul: if not null, instead of out
   int64_t ldo = 0;
 };
 
@@ -37,10 +37,10 @@ struct GemmKernels {
   GemmFn store;
   // out = out + acc, or out + (acc + bias). A unit is a panel.
   GemmFn add;
-  // out_bf16 = rne_bf16(silu(gate) * up), where gate = acc or acc + bias, up = acc or
-  // acc + up_bias, silu(g) = g / (1 + exp(-g)). `w` has a gate panel and an up panel side by side:
-  // panel 2i holds columns [32i, 32i + 32) of gate, panel 2i + 1 those of up; a unit is such a
-  // pair. Where n is odd, column n is written too, with zero, so that the output is an `a`.
+  // out = silu(gate) * up, or out_bf16 = rne_bf16 of that, where gate = acc or acc + bias, up = acc
+  // or acc + up_bias, silu(g) = g / (1 + exp(-g)). `w` has a gate panel and an up panel side by
+  // side: panel 2i holds columns [32i, 32i + 32) of gate, panel 2i + 1 those of up; a unit is such
+  // a pair. Where n is odd, column n of out_bf16 is written too, with zero, so that it is an `a`.
   GemmFn silu_mul;
 };
 

@@ -64,7 +64,7 @@ struct CpuOps {
                       int padded_head_dim, uint16_t* out);
   void (*round_row)(const float* x, int cols, int padded_cols, uint16_t* out);
   void (*widen_row)(const uint16_t* x, int cols, float* out);
-  void (*quantize_row)(const uint16_t* x, int cols, int8_t* q, RowGroup* groups);
+  void (*quantize_row)(const float* x, int cols, int8_t* q, RowGroup* groups);
 
   UnpackRowFn unpack_f32;
   UnpackRowFn unpack_f16;

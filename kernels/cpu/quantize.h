@@ -34,17 +34,17 @@ QUIRE_INLINE void QuantizeGroup(F32x16 low, F32x16 high, int8_t* q, RowGroup* gr
   group->scaled_sum = group->scale * static_cast<float>(group->sum);
 }
 
-// One row as quantized_rows.h has it. x: bf16 [cols]; q: [cols rounded up to a multiple of 32];
+// One row as quantized_rows.h has it. x: [cols]; q: [cols rounded up to a multiple of 32];
 // groups: [that / 32].
-inline void QuantizeRow(const uint16_t* x, int cols, int8_t* q, RowGroup* groups) {
+inline void QuantizeRow(const float* x, int cols, int8_t* q, RowGroup* groups) {
   int i = 0;
   for (; i + kGroupDepth <= cols; i += kGroupDepth) {
-    QuantizeGroup(LoadBf16(x + i), LoadBf16(x + i + 16), q + i, groups + i / kGroupDepth);
+    QuantizeGroup(Load(x + i), Load(x + i + 16), q + i, groups + i / kGroupDepth);
   }
   const int rest = cols - i;
   if (rest == 0) return;
-  const F32x16 low = LoadBf16N(x + i, rest < 16 ? rest : 16);
-  const F32x16 high = rest > 16 ? LoadBf16N(x + i + 16, rest - 16) : Zero16();
+  const F32x16 low = LoadN(x + i, rest < 16 ? rest : 16);
+  const F32x16 high = rest > 16 ? LoadN(x + i + 16, rest - 16) : Zero16();
   QuantizeGroup(low, high, q + i, groups + i / kGroupDepth);
 }
 

@@ -41,6 +41,8 @@ int64_t Carve(const ModelShape& shape, const StepLimits& limits, int num_threads
   const int64_t stride = std::max({m->hidden_stride, m->attended_stride, m->mlp_stride});
   carver.Take(rows * stride, &m->quantized.q);
   carver.Take(rows * (stride / kGroupDepth), &m->quantized.groups);
+  carver.Take(num_threads * m->wide_stride, &m->wide_rows);
+  carver.Take(tokens * shape.intermediate_size, &m->wide_mlp);
   carver.Take(int64_t{limits.max_logit_rows} * shape.vocab_size, &m->logits);
   return carver.used();
 }
@@ -53,6 +55,7 @@ absl::StatusOr<StepMemory> StepMemory::Make(const ModelShape& shape, const StepL
   m.hidden_stride = ActivationStride(shape.hidden_size);
   m.attended_stride = ActivationStride(shape.num_heads * shape.head_dim);
   m.mlp_stride = ActivationStride(shape.intermediate_size);
+  m.wide_stride = std::max(m.hidden_stride, m.attended_stride);
   const int64_t bytes = Carve(shape, limits, num_threads, nullptr, &m);
   if (absl::Status status = CheckMachineHas(bytes, "activations"); !status.ok()) return status;
   absl::StatusOr<MappedMemory> memory = MappedMemory::Map(bytes, "activations");

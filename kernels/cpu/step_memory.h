@@ -24,6 +24,7 @@ struct StepMemory {
   int64_t hidden_stride = 0;
   int64_t attended_stride = 0;
   int64_t mlp_stride = 0;
+  int64_t wide_stride = 0;  // of fp32 rows
 
   float* residual = nullptr;     // [num_tokens, hidden_size]
   uint16_t* normed = nullptr;    // bf16 [max(num_tokens, num_logit_rows), hidden_stride]
@@ -32,10 +33,11 @@ struct StepMemory {
   uint16_t* kv_rows = nullptr;   // bf16 [num_threads, K|V, padded_head_dim]
   uint16_t* attended = nullptr;  // bf16 [num_tokens, attended_stride]
   uint16_t* mlp = nullptr;       // bf16 [num_tokens, mlp_stride]
-  // What the three above become as operands of quantised weights, one at a time; the strides are
-  // set by ForDepth.
+  // Operands of quantised weights, one at a time; the strides are set by ForDepth.
   QuantizedRows quantized;
-  float* logits = nullptr;  // [num_logit_rows, vocab_size]
+  float* wide_rows = nullptr;  // [num_threads, wide_stride]: a row that is to be quantised
+  float* wide_mlp = nullptr;   // [num_tokens, intermediate_size]: mlp, where it is quantised next
+  float* logits = nullptr;     // [num_logit_rows, vocab_size]
 
   // `quantized` for rows of k elements. REQUIRES: k is one of the operands' sizes.
   QuantizedRows ForDepth(int k) const;

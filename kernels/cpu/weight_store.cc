@@ -191,6 +191,13 @@ absl::StatusOr<MatrixId> WeightStore::PackMatrix(absl::Span<const MatrixPart> pa
     begin = end;
   }
   matrix.rows = static_cast<int>(total_rows);
+  return Keep(std::move(matrix));
+}
+
+MatrixId WeightStore::Keep(PackedMatrix matrix) {
+  for (const PackedSegment& segment : matrix.segments) {
+    (segment.format == PackedFormat::kBf16 ? matrix.has_bf16 : matrix.has_quantized) = true;
+  }
   matrices_.push_back(std::move(matrix));
   return MatrixId{static_cast<int32_t>(matrices_.size()) - 1};
 }
@@ -216,8 +223,10 @@ absl::StatusOr<MatrixId> WeightStore::PackGateUp(const MatrixPart& gate, const M
               std::min(kPanelCols, num_rows - begin), scratch[worker],
               *panels + panel * PanelBytes(format, cols));
   });
-  matrices_.push_back({{{format, 0, num_rows, *panels}}, num_rows, cols, /*is_gate_up=*/true});
-  return MatrixId{static_cast<int32_t>(matrices_.size()) - 1};
+  return Keep({.segments = {{format, 0, num_rows, *panels}},
+               .rows = num_rows,
+               .cols = cols,
+               .is_gate_up = true});
 }
 
 void WeightStore::UnpackRow(const PackedMatrix& matrix, int row, float* out) {

@@ -32,6 +32,9 @@ struct PackedMatrix {
   int rows = 0;
   int cols = 0;
   bool is_gate_up = false;
+  // Which operands its products read.
+  bool has_bf16 = false;
+  bool has_quantized = false;
 };
 
 // Weights as the CPU backend computes with them: matrices in panels, vectors in fp32. It turns rows
@@ -74,6 +77,7 @@ class WeightStore {
   };
 
   PackedFormat FormatOf(const MatrixPart& part) const;
+  MatrixId Keep(PackedMatrix matrix);
   // Memory for `num_panels` panels of depth `cols`.
   absl::StatusOr<uint8_t*> TakePanels(PackedFormat format, int64_t num_panels, int cols);
   std::vector<Scratch> MakeScratch(PackedFormat format, int cols) const;

@@ -93,6 +93,7 @@ void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
   if (!meter.Wants(name)) return;
   const int64_t lda = ActivationStride(k);
   const std::vector<uint16_t> a(MachineRates::Pool(), MachineRates::Pool() + m * lda);
+  std::vector<float> wide(lda);
   std::vector<int8_t> q(m * lda);
   std::vector<RowGroup> groups(m * (lda / kGroupDepth));
   std::vector<float> out(static_cast<size_t>(m) * n);
@@ -105,8 +106,9 @@ void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
   args.out = out.data();
   args.ldo = n;
   for (int row = 0; row < m; ++row) {
+    CpuOpsFor(meter.isa()).widen_row(&a[row * lda], k, wide.data());
     CpuOpsFor(meter.isa())
-        .quantize_row(&a[row * lda], k, &q[row * lda], &groups[row * (lda / kGroupDepth)]);
+        .quantize_row(wide.data(), k, &q[row * lda], &groups[row * (lda / kGroupDepth)]);
   }
   const GemmKernels& kernels = GemmKernelsFor(meter.isa(), format.format);
   const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());

@@ -25,22 +25,23 @@ namespace {
 // What activations are made of.
 enum class Rows { kUsual, kLargest, kOdd };
 
-// bf16 [rows, cols].
-std::vector<uint16_t> RandomRows(int rows, int cols, Rows kind, uint32_t seed) {
+// [rows, cols].
+std::vector<float> RandomRows(int rows, int cols, Rows kind, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  std::vector<uint16_t> x(static_cast<size_t>(rows) * cols);
+  std::vector<float> x(static_cast<size_t>(rows) * cols);
   for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = RneBf16(normal(random));
+    x[i] = normal(random);
     // All q are 127 or -127: the largest sums there can be.
-    if (kind == Rows::kLargest) x[i] = random() % 8 == 0 ? 0xbf80 : 0x3f80;
+    if (kind == Rows::kLargest) x[i] = random() % 8 == 0 ? -1.0f : 1.0f;
     if (kind == Rows::kOdd) {
-      const uint32_t group = static_cast<uint32_t>(i) / 32 % 7;
-      if (group == 1) x[i] &= 0x8000;                   // zeros of both signs
-      if (group == 2) x[i] = (x[i] & 0x807f) | 0x80;    // the smallest normal numbers
-      if (group == 3 && i % 32 == 5) x[i] = 0x7f80;     // an infinity
-      if (group == 4 && i % 32 == 31) x[i] = 0x7fc0;    // a NaN
-      if (group == 5) x[i] = (x[i] & 0x807f) | 0x7f00;  // the largest numbers
+      const uint32_t group = static_cast<uint32_t>(i) / 32 % 8;
+      if (group == 1) x[i] = std::copysign(0.0f, x[i]);
+      if (group == 2) x[i] *= 0x1p-126f;  // about the smallest normal numbers, and below
+      if (group == 3 && i % 32 == 5) x[i] = INFINITY;
+      if (group == 4 && i % 32 == 31) x[i] = NAN;
+      if (group == 5) x[i] = std::copysign(3e38f, x[i]);
+      if (group == 6) x[i] *= 1e-37f;  // 127 / amax is about the largest number there is
     }
   }
   return x;
@@ -48,7 +49,7 @@ std::vector<uint16_t> RandomRows(int rows, int cols, Rows kind, uint32_t seed) {
 
 // Rows as a product reads them.
 struct Operand {
-  Operand(const CpuOps& ops, const std::vector<uint16_t>& x, int m, int k) {
+  Operand(const CpuOps& ops, const std::vector<float>& x, int m, int k) {
     const int64_t stride = ActivationStride(k);
     q.resize(m * stride);
     groups.resize(m * (stride / kGroupDepth));
@@ -101,7 +102,7 @@ TEST_P(QuantizedGemmTest, ActivationsAreWithinHalfAStep) {
   const Operand operand(ops(), x, 1, 320);
   for (int i = 0; i < 320; ++i) {
     const float step = operand.groups[i / 32].scale;
-    EXPECT_LE(std::fabs(FromBf16(x[i]) - step * static_cast<float>(operand.q[i])), step * 0.5001f);
+    EXPECT_LE(std::fabs(x[i] - step * static_cast<float>(operand.q[i])), step * 0.5001f);
   }
 }
 
@@ -124,6 +125,7 @@ void CheckShape(CpuIsa isa, DType dtype, int m, int n, int k, Rows kind) {
   std::vector<float> store(before.size(), -7.0f), add = before;
   const int padded_n = n + n % 2;
   std::vector<uint16_t> silu(static_cast<size_t>(m) * padded_n, 0x4444);
+  std::vector<float> wide_silu(before.size());
   GemmArgs args;
   args.quantized = operand.rows;
   args.k = k;
@@ -140,6 +142,10 @@ void CheckShape(CpuIsa isa, DType dtype, int m, int n, int k, Rows kind) {
   args.out_bf16 = silu.data();
   args.ldo = padded_n;
   kernels.silu_mul(args, 0, m, 0, NumPanels(n));
+  args.out_bf16 = nullptr;
+  args.out = wide_silu.data();
+  args.ldo = n;
+  kernels.silu_mul(args, 0, m, 0, NumPanels(n));
 
   for (int i = 0; i < m; ++i) {
     const reference::QuantizedRow row = reference::Quantize(&x[static_cast<size_t>(i) * k], k);
@@ -150,7 +156,9 @@ void CheckShape(CpuIsa isa, DType dtype, int m, int n, int k, Rows kind) {
       ASSERT_TRUE(SameBits(store[at], dot)) << "store " << i << " " << j;
       ASSERT_TRUE(SameBits(add[at], before[at] + (dot + bias[j]))) << "add " << i << " " << j;
       const float gate = dot + bias[j];
-      const uint16_t mlp = RneBf16(reference::Silu(gate) * (up_dot + up_bias[j]));
+      const float wide = reference::Silu(gate) * (up_dot + up_bias[j]);
+      ASSERT_TRUE(SameBits(wide_silu[at], wide)) << "silu in fp32 " << i << " " << j;
+      const uint16_t mlp = RneBf16(wide);
       const size_t at_silu = static_cast<size_t>(i) * padded_n + j;
       ASSERT_TRUE(SameBits(FromBf16(silu[at_silu]), FromBf16(mlp))) << "silu " << i << " " << j;
     }

@@ -29,12 +29,12 @@ const float* DataOrNull(const std::vector<float>& vector) {
   return vector.empty() ? nullptr : vector.data();
 }
 
-std::vector<uint16_t> NormRows(const std::vector<float>& rows, const std::vector<float>& weight,
-                               float eps) {
+std::vector<float> NormRows(const std::vector<float>& rows, const std::vector<float>& weight,
+                            float eps) {
   const size_t cols = weight.size();
-  std::vector<uint16_t> out(rows.size());
+  std::vector<float> out(rows.size());
   for (size_t i = 0; i < rows.size(); i += cols) {
-    reference::RmsNorm(&rows[i], weight.data(), static_cast<int>(cols), eps, &out[i]);
+    reference::RmsNormHead(&rows[i], weight.data(), static_cast<int>(cols), eps, &out[i]);
   }
   return out;
 }
@@ -105,17 +105,19 @@ ScalarDecoder::Matrix ScalarDecoder::RandomMatrix(DType type, int rows, int cols
   return matrix;
 }
 
-std::vector<float> ScalarDecoder::Multiply(const std::vector<uint16_t>& x, const Matrix& matrix,
+std::vector<float> ScalarDecoder::Multiply(const std::vector<float>& x, const Matrix& matrix,
                                            const float* bias) const {
   const int cols = matrix.cols;
   const bool quantized = spec_.numerics == NumericsMode::kA8g32 && matrix.type != DType::kF32;
+  std::vector<uint16_t> rounded;
+  for (const float value : x) rounded.push_back(RneBf16(value));
   std::vector<float> out;
   for (size_t at = 0; at < x.size(); at += cols) {
     const reference::QuantizedRow row = reference::Quantize(&x[at], cols);
     for (int n = 0; n < matrix.rows; ++n) {
-      const float dot =
-          quantized ? reference::DotA8g32(row, matrix.View(), n)
-                    : reference::DotBf16x2(&x[at], 1, &matrix.bf16[size_t{1} * n * cols], 1, cols);
+      const uint16_t* const w = &matrix.bf16[size_t{1} * n * cols];
+      const float dot = quantized ? reference::DotA8g32(row, matrix.View(), n)
+                                  : reference::DotBf16x2(&rounded[at], 1, w, 1, cols);
       out.push_back(bias == nullptr ? dot : dot + bias[n]);
     }
   }
@@ -137,7 +139,7 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
   const int group_size = s.num_heads / s.num_kv_heads;
 
   // q, k and v, each bf16 [num_tokens, heads of its own, head_dim].
-  std::vector<uint16_t> x = NormRows(residual, layer.attention_norm, s.norm_eps);
+  std::vector<float> x = NormRows(residual, layer.attention_norm, s.norm_eps);
   const float* bias = DataOrNull(layer.qkv_bias);
   const bool has_rope = std::count(spec_.layers_without_rope.begin(),
                                    spec_.layers_without_rope.end(), layer_idx) == 0;
@@ -177,18 +179,20 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
                         &attended[at]);
     }
   }
-  const auto add = [&](const std::vector<uint16_t>& rows, const Matrix& matrix,
+  const auto add = [&](const std::vector<float>& rows, const Matrix& matrix,
                        const std::vector<float>& out_bias) {
     const std::vector<float> products = Multiply(rows, matrix, DataOrNull(out_bias));
     for (size_t i = 0; i < residual.size(); ++i) residual[i] += products[i];
   };
-  add(attended, layer.out, layer.out_bias);
+  std::vector<float> wide_attended;
+  for (const uint16_t value : attended) wide_attended.push_back(FromBf16(value));
+  add(wide_attended, layer.out, layer.out_bias);
 
   x = NormRows(residual, layer.mlp_norm, s.norm_eps);
   const std::vector<float> gate = Multiply(x, layer.gate, DataOrNull(layer.gate_bias));
   const std::vector<float> up = Multiply(x, layer.up, DataOrNull(layer.up_bias));
-  std::vector<uint16_t> mlp(gate.size());
-  for (size_t i = 0; i < mlp.size(); ++i) mlp[i] = RneBf16(reference::Silu(gate[i]) * up[i]);
+  std::vector<float> mlp(gate.size());
+  for (size_t i = 0; i < mlp.size(); ++i) mlp[i] = reference::Silu(gate[i]) * up[i];
   add(mlp, layer.down, layer.down_bias);
 }
 
@@ -205,7 +209,7 @@ std::vector<float> ScalarDecoder::Logits(absl::Span<const int32_t> tokens) const
     }
   }
   for (int layer = 0; layer < s.num_layers; ++layer) RunLayer(layer, num_tokens, residual);
-  const std::vector<uint16_t> x = NormRows(residual, final_norm_, s.norm_eps);
+  const std::vector<float> x = NormRows(residual, final_norm_, s.norm_eps);
   return Multiply(x, embedding_, nullptr);
 }
 

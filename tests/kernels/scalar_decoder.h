@@ -54,8 +54,9 @@ class ScalarDecoder {
   DType NextType() { return spec_.types[num_types_used_++ % spec_.types.size()]; }
   Matrix RandomMatrix(DType type, int rows, int cols, float scale);
   std::vector<float> RandomVector(int size, float mean, float deviation);
-  // x * matrix^T, plus the bias where there is one: [x.size() / cols, rows]. x: bf16.
-  std::vector<float> Multiply(const std::vector<uint16_t>& x, const Matrix& matrix,
+  // x * matrix^T, plus the bias where there is one: [x.size() / cols, rows]. x: as it is before
+  // the product rounds or quantises it.
+  std::vector<float> Multiply(const std::vector<float>& x, const Matrix& matrix,
                               const float* bias) const;
   void RunLayer(int layer, int num_tokens, std::vector<float>& residual) const;
 

@@ -57,21 +57,21 @@ void GemmSiluMul(const uint16_t* a, const uint16_t* gate, const uint16_t* up,
   }
 }
 
-QuantizedRow Quantize(const uint16_t* x, int k) {
+QuantizedRow Quantize(const float* x, int k) {
   QuantizedRow row;
   for (int begin = 0; begin < k; begin += 32) {
     const int end = std::min(k, begin + 32);
     float amax = 0;
     bool finite = true;
     for (int i = begin; i < end; ++i) {
-      amax = std::max(amax, std::fabs(FromBf16(x[i])));
-      finite = finite && std::isfinite(FromBf16(x[i]));
+      amax = std::max(amax, std::fabs(x[i]));
+      finite = finite && std::isfinite(x[i]);
     }
     const float inverse = 127.0f / amax;
     row.scales.push_back(finite ? amax / 127.0f : std::numeric_limits<float>::quiet_NaN());
     for (int i = begin; i < begin + 32; ++i) {
       const bool zero = i >= k || !finite || !std::isfinite(inverse);
-      const float scaled = zero ? 0.0f : std::nearbyintf(FromBf16(x[i]) * inverse);
+      const float scaled = zero ? 0.0f : std::nearbyintf(x[i] * inverse);
       row.q.push_back(static_cast<int>(std::clamp(scaled, -127.0f, 127.0f)));
     }
   }

@@ -40,7 +40,7 @@ struct QuantizedRow {
   std::vector<int> q;         // [k rounded up to a multiple of 32]
   std::vector<float> scales;  // [q.size() / 32]
 };
-QuantizedRow Quantize(const uint16_t* x, int k);  // x: bf16 [k]
+QuantizedRow Quantize(const float* x, int k);  // x: [k]
 
 // The product of `a` with row `row` of a quantised weight whose type has elements (q, scale, min):
 // acc = +0; per group of 32, ascending: for each of its scales, acc = fma(scale_a * scale,

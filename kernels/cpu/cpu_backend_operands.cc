@@ -1,0 +1,72 @@
+// What CpuBackend's products read: rows in bf16, in int8, or both, by the formats of the matrix.
+
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace quire {
+
+void CpuBackend::QuantizeInto(const QuantizedRows& operand, int row, const float* x, int cols) {
+  ops_.quantize_row(x, cols, operand.q + row * operand.q_stride,
+                    operand.groups + row * operand.group_stride);
+}
+
+CpuBackend::Operand CpuBackend::Normed(VectorId norm, const PackedMatrix& matrix,
+                                       absl::Span<const int32_t> rows) {
+  const float* const weight = NormOf(norm);
+  const int cols = shape_->hidden_size;
+  const float eps = shape_->norm_eps;
+  const Operand operand = {
+      .bf16 = memory_.normed,
+      .stride = memory_.hidden_stride,
+      .quantized = memory_.ForDepth(cols),
+      .num_rows = rows.empty() ? step_.shape.num_tokens : static_cast<int>(rows.size())};
+  ForRows(operand.num_rows, cols, [&](int begin, int end, int worker) {
+    float* const wide = memory_.wide_rows + worker * memory_.wide_stride;
+    for (int i = begin; i < end; ++i) {
+      const float* const x = memory_.residual + int64_t{rows.empty() ? i : rows[i]} * cols;
+      if (matrix.has_bf16) {
+        ops_.rms_norm(x, weight, cols, eps, memory_.normed + i * memory_.hidden_stride);
+      }
+      if (matrix.has_quantized) {
+        ops_.rms_norm_head(x, weight, cols, eps, wide);
+        QuantizeInto(operand.quantized, i, wide, cols);
+      }
+    }
+  });
+  return operand;
+}
+
+CpuBackend::Operand CpuBackend::Attended(const PackedMatrix& matrix) {
+  const int cols = matrix.cols;
+  const Operand operand = {.bf16 = memory_.attended,
+                           .stride = memory_.attended_stride,
+                           .quantized = memory_.ForDepth(cols),
+                           .num_rows = step_.shape.num_tokens};
+  if (!matrix.has_quantized) return operand;
+  ForRows(operand.num_rows, cols, [&](int begin, int end, int worker) {
+    float* const wide = memory_.wide_rows + worker * memory_.wide_stride;
+    for (int row = begin; row < end; ++row) {
+      ops_.widen_row(operand.bf16 + row * operand.stride, cols, wide);
+      QuantizeInto(operand.quantized, row, wide, cols);
+    }
+  });
+  return operand;
+}
+
+CpuBackend::Operand CpuBackend::Mlp(const PackedMatrix& matrix) {
+  const int cols = matrix.cols;
+  const Operand operand = {.bf16 = memory_.mlp,
+                           .stride = memory_.mlp_stride,
+                           .quantized = memory_.ForDepth(cols),
+                           .num_rows = step_.shape.num_tokens};
+  if (!matrix.has_quantized) return operand;
+  QUIRE_CHECK(!matrix.has_bf16, "down is one tensor of the file");
+  ForRows(operand.num_rows, cols, [&](int begin, int end, int) {
+    for (int row = begin; row < end; ++row) {
+      QuantizeInto(operand.quantized, row, memory_.wide_mlp + int64_t{row} * cols, cols);
+    }
+  });
+  return operand;
+}
+
+}  // namespace quire
