@@ -82,7 +82,10 @@ void PutGroup(int bits, const uint8_t* u, uint8_t* group) {
     return;
   }
   for (int p = 0; p < 4; ++p, group += kQuadBytes) {
-    for (int j = 0; j < 4; ++j) group[j] = (u[8 * p + j] & 15) | (u[8 * p + 4 + j] & 15) << 4;
+    uint32_t quads[2];
+    std::memcpy(quads, u + 8 * p, sizeof(quads));
+    const uint32_t nibbles = (quads[0] & 0x0f0f0f0fu) | (quads[1] & 0x0f0f0f0fu) << 4;
+    std::memcpy(group, &nibbles, sizeof(nibbles));
   }
   if (bits == 4) return;
   const int num_upper = bits - 4;  // 1 or 2 bits above the fourth
