@@ -113,9 +113,9 @@ std::vector<float> ScalarDecoder::Multiply(const std::vector<uint16_t>& x, const
   for (size_t at = 0; at < x.size(); at += cols) {
     const reference::QuantizedRow row = reference::Quantize(&x[at], cols);
     for (int n = 0; n < matrix.rows; ++n) {
-      const float dot =
-          quantized ? reference::DotA8g32(row, matrix.View(), n)
-                    : reference::DotBf16x2(&x[at], 1, &matrix.bf16[size_t{1} * n * cols], 1, cols);
+      const float dot = quantized ? reference::DotA8g32(row, matrix.View(), n)
+                                  : reference::DotBf16(spec_.numerics, &x[at], 1,
+                                                       &matrix.bf16[size_t{1} * n * cols], 1, cols);
       out.push_back(bias == nullptr ? dot : dot + bias[n]);
     }
   }
@@ -173,7 +173,8 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
                          .head_dim = hd,
                          .scale = 1.0f / std::sqrt(static_cast<float>(hd)),
                          .position = token,
-                         .window = spec_.windows[layer_idx]},
+                         .window = spec_.windows[layer_idx],
+                         .mode = spec_.numerics},
                         &attended[at]);
     }
   }
