@@ -21,6 +21,9 @@ extern const AttentionKernels kBf16x32AttentionKernels;
 namespace isa_avx512bf16 {
 extern const AttentionKernels kAttentionKernels;
 }
+namespace isa_amx {
+extern const AttentionKernels kBf16x32AttentionKernels;
+}
 
 namespace {
 
@@ -49,8 +52,9 @@ const AttentionKernels& Bf16x32KernelsFor(CpuIsa isa) {
     case CpuIsa::kAvx512:
     case CpuIsa::kAvx512Vnni:
     case CpuIsa::kAvx512Bf16:
-    case CpuIsa::kAmx:
       return isa_avx512::kBf16x32AttentionKernels;
+    case CpuIsa::kAmx:
+      return isa_amx::kBf16x32AttentionKernels;
   }
   return isa_reference::kBf16x32AttentionKernels;
 }
@@ -106,14 +110,14 @@ class Carver {
 
 }  // namespace
 
-PagedAttention::PagedAttention(const Config& config, CpuIsa isa, NumericsMode mode,
+PagedAttention::PagedAttention(const Config& config, const AttentionKernels& kernels,
                                ThreadPool* pool)
     : config_(config),
       block_{.num_kv_heads = config.shape.num_kv_heads,
              .block_size = config.block_size,
              .padded_head_dim = PaddedHeadDim(config.shape.head_dim)},
       group_size_(config.shape.num_heads / config.shape.num_kv_heads),
-      kernels_(AttentionKernelsFor(isa, mode)),
+      kernels_(kernels),
       pool_(pool) {
   const int num_threads = pool->num_threads();
   const int num_slots = num_threads == 1 ? 0 : num_threads * kWaveSplitsPerThread;

@@ -87,8 +87,8 @@ class PagedAttention {
     int max_num_seqs = 0;
   };
 
-  // `pool` outlives this. REQUIRES: the machine runs `isa`.
-  PagedAttention(const Config& config, CpuIsa isa, NumericsMode mode, ThreadPool* pool);
+  // `pool` outlives this.
+  PagedAttention(const Config& config, const AttentionKernels& kernels, ThreadPool* pool);
   PagedAttention(const PagedAttention&) = delete;
   PagedAttention& operator=(const PagedAttention&) = delete;
 

@@ -60,6 +60,7 @@ static void MultiplyDotPiece(const DotPiece& piece) {
 
 struct VectorMultiplier {
   QUIRE_INLINE void Multiply(const DotPiece& piece) { MultiplyDotPiece(piece); }
+  QUIRE_INLINE void Finish() {}
 };
 
 // One definition for each instruction set: one source of each includes this file.

@@ -81,6 +81,7 @@ QUIRE_INLINE void MultiplyDotBlock(Multiplier& multiplier, const GemmArgs& args,
 }
 
 // A GemmFn. `Multiplier` adds the products of a piece to its sums: Multiply(const DotPiece&).
+// Finish is called at the end; not a destructor, which would bring the tables of exceptions in.
 template <typename Multiplier, typename Epilogue>
 void GemmByDots(const GemmArgs& args, int row_begin, int row_end, int unit_begin, int unit_end) {
   Multiplier multiplier;
@@ -96,6 +97,7 @@ void GemmByDots(const GemmArgs& args, int row_begin, int row_end, int unit_begin
                                              tail);
     }
   }
+  multiplier.Finish();
 }
 
 }  // namespace QUIRE_ISA

@@ -159,7 +159,8 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   config.block_bytes = num_layers * layer_elems * 2;
   config.max_num_tokens = c.num_seqs * c.num_queries;
   config.max_num_seqs = c.num_seqs;
-  PagedAttention attention(config, meter.isa(), NumericsMode::kBf16x2, meter.pool());
+  PagedAttention attention(config, AttentionKernelsFor(meter.isa(), NumericsMode::kBf16x2),
+                           meter.pool());
 
   std::vector<int32_t> positions;
   std::vector<int32_t> query_starts = {0};

@@ -1,6 +1,7 @@
 #ifndef QUIRE_TESTS_KERNELS_AMX_EMULATED_H_
 #define QUIRE_TESTS_KERNELS_AMX_EMULATED_H_
 
+#include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/gemm_kernels.h"
 
 // The kernels for AMX, compiled with an emulation of its instructions
@@ -9,6 +10,7 @@
 namespace quire::isa_amx_emulated {
 
 extern const GemmKernels kBf16x32GemmKernels;
+extern const AttentionKernels kBf16x32AttentionKernels;
 
 // Whether this thread has tiles configured: no kernel may leave them so.
 bool HasTiles();

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <random>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -16,7 +15,9 @@
 #include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/reference/attention.h"
 #include "kernels/cpu/thread_pool.h"
+#include "tests/kernels/amx_emulated.h"
 #include "tests/kernels/attention_problem.h"
+#include "tests/kernels/bf16_variants.h"
 
 namespace quire {
 namespace {
@@ -25,7 +26,7 @@ constexpr uint16_t kBf16Nan = 0x7fc0;
 
 // How the KV of a problem lies in memory, and how the step is cut.
 struct Layout {
-  CpuIsa isa = CpuIsa::kAvx2;
+  Bf16Variant variant;
   int block_size = 16;
   int num_threads = 1;
   bool shuffled = true;
@@ -112,6 +113,11 @@ class PagedMemory {
   std::vector<int32_t> tables_;  // [num_seqs, max_blocks]
 };
 
+const AttentionKernels& KernelsOf(const Bf16Variant& variant) {
+  return variant.emulated ? isa_amx_emulated::kBf16x32AttentionKernels
+                          : AttentionKernelsFor(variant.isa, variant.mode);
+}
+
 // Runs all queries; returns bf16 [sum of num_queries, num_heads * head_dim].
 std::vector<uint16_t> RunPaged(const Problem& problem, const Layout& layout) {
   const Model& model = problem.model;
@@ -137,7 +143,7 @@ std::vector<uint16_t> RunPaged(const Problem& problem, const Layout& layout) {
   config.window = model.window;
   config.max_num_tokens = total_queries;
   config.max_num_seqs = num_seqs;
-  PagedAttention attention(config, layout.isa, model.mode, &pool);
+  PagedAttention attention(config, KernelsOf(layout.variant), &pool);
 
   const int64_t out_stride = model.num_heads * model.head_dim;
   std::vector<uint16_t> result(total_queries * out_stride, kBf16Nan);
@@ -188,20 +194,16 @@ int NumDifferences(const Problem& problem, const Layout& layout) {
   return count;
 }
 
-class AttentionOn : public testing::TestWithParam<std::tuple<NumericsMode, CpuIsa>> {
+class AttentionOn : public Bf16VariantTest {
  protected:
-  void SetUp() override {
-    if (!MachineRuns(isa())) GTEST_SKIP() << "no " << NameOf(isa()) << " here";
-  }
-  CpuIsa isa() const { return std::get<CpuIsa>(GetParam()); }
   Layout layout() const {
     Layout layout;
-    layout.isa = isa();
+    layout.variant = GetParam();
     return layout;
   }
   // A model in the test's mode.
-  Model InMode(Model model) const {
-    model.mode = std::get<NumericsMode>(GetParam());
+  static Model InMode(Model model) {
+    model.mode = GetParam().mode;
     return model;
   }
 };
@@ -278,14 +280,7 @@ TEST_P(AttentionOn, ThreadsDoNotChangeBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, AttentionOn,
-                         testing::Combine(testing::Values(NumericsMode::kBf16x2,
-                                                          NumericsMode::kBf16x32),
-                                          testing::ValuesIn(kAllCpuIsas)),
-                         [](const auto& of) {
-                           return std::string(NameOf(std::get<NumericsMode>(of.param))) + "_" +
-                                  NameOf(std::get<CpuIsa>(of.param));
-                         });
+QUIRE_FOR_EACH_BF16_VARIANT(AttentionOn);
 
 // Softmax attention as in a textbook, in double.
 std::vector<double> TextbookAttention(const reference::AttentionRow& row) {

@@ -15,6 +15,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/weight_packing.h"
 #include "tests/kernels/amx_emulated.h"
+#include "tests/kernels/bf16_variants.h"
 
 namespace quire {
 namespace {
@@ -104,39 +105,13 @@ struct Shape {
   int k;
 };
 
-// One set of kernels for bf16 weights.
-struct Variant {
-  NumericsMode mode;
-  CpuIsa isa;
-  bool emulated = false;  // AMX
-};
-
-std::vector<Variant> AllVariants() {
-  std::vector<Variant> variants;
-  for (const NumericsMode mode : {NumericsMode::kBf16x2, NumericsMode::kBf16x32}) {
-    for (const CpuIsa isa : kAllCpuIsas) variants.push_back({mode, isa});
-  }
-  variants.push_back({NumericsMode::kBf16x32, CpuIsa::kAmx, /*emulated=*/true});
-  return variants;
-}
-
-std::string NameOf(const Variant& variant) {
-  return std::string(NameOf(variant.mode)) + "_" + (variant.emulated ? "emulated_" : "") +
-         NameOf(variant.isa);
-}
-
-const GemmKernels& KernelsOf(const Variant& variant) {
+const GemmKernels& KernelsOf(const Bf16Variant& variant) {
   return variant.emulated ? isa_amx_emulated::kBf16x32GemmKernels
                           : GemmKernelsFor(variant.isa, variant.mode, PackedFormat::kBf16);
 }
 
-class GemmOn : public testing::TestWithParam<Variant> {
+class GemmOn : public Bf16VariantTest {
  protected:
-  void SetUp() override {
-    if (GetParam().emulated) return;
-    if (!MachineRuns(GetParam().isa)) GTEST_SKIP() << "no " << NameOf(GetParam().isa) << " here";
-  }
-  void TearDown() override { EXPECT_FALSE(isa_amx_emulated::HasTiles()); }
   const GemmKernels& kernels() const { return KernelsOf(GetParam()); }
   void CheckShape(int m, Shape shape, Values values) const;
 
@@ -289,8 +264,7 @@ TEST_P(GemmOn, ARangeWritesItsOwnElementsOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Variants, GemmOn, testing::ValuesIn(AllVariants()),
-                         [](const auto& variant) { return NameOf(variant.param); });
+QUIRE_FOR_EACH_BF16_VARIANT(GemmOn);
 
 TEST(Panels, RowsReadBackAsPacked) {
   for (auto [n, k] : {Shape{70, 33}, Shape{32, 64}, Shape{1, 1}}) {
