@@ -33,6 +33,18 @@ TEST_F(QuireCpuIsa, CapsTheChoice) {
   }
 }
 
+TEST_F(QuireCpuIsa, DoesNotChangeTheModeOfTheMachine) {
+  const NumericsMode mode = Bf16ModeOfMachine();
+  EXPECT_EQ(mode == NumericsMode::kBf16x32, MachineRuns(CpuIsa::kAmx));
+  Set("reference");
+  EXPECT_EQ(Bf16ModeOfMachine(), mode);
+}
+
+TEST(CpuIsas, AmxComesWithAllBeforeIt) {
+  if (!MachineRuns(CpuIsa::kAmx)) GTEST_SKIP() << "this machine lacks amx";
+  for (const CpuIsa isa : kAllCpuIsas) EXPECT_TRUE(MachineRuns(isa)) << NameOf(isa);
+}
+
 TEST_F(QuireCpuIsa, UnknownNamesAreRefused) {
   Set("avx1024");
   const auto choice = DetectCpuIsa();
