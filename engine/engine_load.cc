@@ -20,6 +20,7 @@
 #include "engine/weight_plan.h"
 #include "engine/weights.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/isa.h"
 
 namespace quire {
 namespace {
@@ -77,7 +78,7 @@ absl::StatusOr<Opened> OpenAndPlan(const EngineConfig& config) {
   // Before anything is said or costs time; Transformer::Load finds them again.
   absl::StatusOr<ModelWeights> found = FindWeights(**files);
   if (!found.ok()) return found.status();
-  absl::StatusOr<WeightPlan> weights = PlanWeights(config, *found);
+  absl::StatusOr<WeightPlan> weights = PlanWeights(config, *found, Bf16ModeOfMachine());
   if (!weights.ok()) return weights.status();
   absl::StatusOr<KvPlan> kv =
       PlanKv(config, (*files)->config(), AvailableMemoryBytes(), weights->bytes);

@@ -11,6 +11,7 @@
 #include "engine/model_files.h"
 #include "engine/weight_plan.h"
 #include "engine/weights.h"
+#include "kernels/cpu/isa.h"
 
 namespace quire {
 namespace {
@@ -41,7 +42,7 @@ absl::Status AddModelFiles(const std::string& path, absl::Span<const GgufOverrid
   if (!weights.ok()) return weights.status();
   for (const FileTensor* tensor : (*files)->tensors()) report->tensors.push_back(ReportOf(*tensor));
   report->config = (*files)->config();
-  absl::StatusOr<WeightPlan> plan = PlanWeights(EngineConfig(), *weights);
+  absl::StatusOr<WeightPlan> plan = PlanWeights(EngineConfig(), *weights, Bf16ModeOfMachine());
   if (!plan.ok()) return plan.status();
   report->held_weight_bytes = plan->bytes;
   return absl::OkStatus();

@@ -23,7 +23,7 @@ absl::StatusOr<CpuFacts> FindCpu(const EngineConfig& config) {
   facts.num_cores = NumAllowedCores();
   facts.cpu_quota = CpuQuota("");
   const absl::StatusOr<std::unique_ptr<Backend>> backend =
-      CreateCpuBackend({.num_threads = 1, .isa = choice->isa});
+      CreateCpuBackend({.num_threads = 1, .isa = choice->isa, .numerics = Bf16ModeOfMachine()});
   if (!backend.ok()) return backend.status();
   facts.numerics_mode = (*backend)->NumericsName();
   return facts;

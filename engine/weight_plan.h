@@ -19,9 +19,12 @@ struct WeightPlan {
   int64_t bytes = 0;  // as held
 };
 
-// What `config` asks for; without --numerics, a8g32 where any matrix is quantised or is to be, else
-// bf16x2. FAILED_PRECONDITION where options and weights contradict each other.
-absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights);
+// What `config` asks for. Without --numerics: a8g32 where it asks to quantise; else `machine_mode`
+// where that is bf16x32, for all weights; else a8g32 where any matrix is quantised, and bf16x2.
+// `machine_mode`: Bf16ModeOfMachine. FAILED_PRECONDITION where options and weights contradict each
+// other.
+absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights,
+                                       NumericsMode machine_mode);
 
 // The type that a matrix is rounded to where its file's is not quantised; none: it stays bf16.
 // Four bits are too few for the embedding and the head: they take eight.
