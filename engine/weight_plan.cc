@@ -2,6 +2,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 #include "kernels/cpu/weight_packing.h"
 #include "kernels/cpu/weight_store.h"
@@ -51,8 +52,8 @@ absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWe
   }
   if (plan.numerics != NumericsMode::kA8g32 && config.quantize != WeightQuantization::kNone) {
     return absl::FailedPreconditionError(
-        "--quantize is for --numerics a8g32, and bf16x2 would round quantised weights to bf16; "
-        "leave one of the two out");
+        absl::StrCat("--quantize is for --numerics a8g32, and ", NameOf(plan.numerics),
+                     " would round quantised weights to bf16; leave one of the two out"));
   }
   ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole role) {
     plan.bytes +=

@@ -5,21 +5,29 @@
 
 namespace quire {
 
-// Defined by attention_bf16x2_<isa>.cc.
+// Defined by attention_bf16x2_<isa>.cc and attention_bf16x32_<isa>.cc.
 namespace isa_reference {
 extern const AttentionKernels kAttentionKernels;
-}
+extern const AttentionKernels kBf16x32AttentionKernels;
+}  // namespace isa_reference
 namespace isa_avx2 {
 extern const AttentionKernels kAttentionKernels;
-}
+extern const AttentionKernels kBf16x32AttentionKernels;
+}  // namespace isa_avx2
 namespace isa_avx512 {
 extern const AttentionKernels kAttentionKernels;
-}
+extern const AttentionKernels kBf16x32AttentionKernels;
+}  // namespace isa_avx512
 namespace isa_avx512bf16 {
 extern const AttentionKernels kAttentionKernels;
 }
+namespace isa_amx {
+extern const AttentionKernels kBf16x32AttentionKernels;
+}
 
-const AttentionKernels& AttentionKernelsFor(CpuIsa isa) {
+namespace {
+
+const AttentionKernels& Bf16x2KernelsFor(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kReference:
       break;
@@ -29,9 +37,32 @@ const AttentionKernels& AttentionKernelsFor(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni:
       return isa_avx512::kAttentionKernels;
     case CpuIsa::kAvx512Bf16:
+    case CpuIsa::kAmx:
       return isa_avx512bf16::kAttentionKernels;
   }
   return isa_reference::kAttentionKernels;
+}
+
+const AttentionKernels& Bf16x32KernelsFor(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kReference:
+      break;
+    case CpuIsa::kAvx2:
+      return isa_avx2::kBf16x32AttentionKernels;
+    case CpuIsa::kAvx512:
+    case CpuIsa::kAvx512Vnni:
+    case CpuIsa::kAvx512Bf16:
+      return isa_avx512::kBf16x32AttentionKernels;
+    case CpuIsa::kAmx:
+      return isa_amx::kBf16x32AttentionKernels;
+  }
+  return isa_reference::kBf16x32AttentionKernels;
+}
+
+}  // namespace
+
+const AttentionKernels& AttentionKernelsFor(CpuIsa isa, NumericsMode mode) {
+  return mode == NumericsMode::kBf16x32 ? Bf16x32KernelsFor(isa) : Bf16x2KernelsFor(isa);
 }
 
 namespace {
@@ -79,13 +110,14 @@ class Carver {
 
 }  // namespace
 
-PagedAttention::PagedAttention(const Config& config, CpuIsa isa, ThreadPool* pool)
+PagedAttention::PagedAttention(const Config& config, const AttentionKernels& kernels,
+                               ThreadPool* pool)
     : config_(config),
       block_{.num_kv_heads = config.shape.num_kv_heads,
              .block_size = config.block_size,
              .padded_head_dim = PaddedHeadDim(config.shape.head_dim)},
       group_size_(config.shape.num_heads / config.shape.num_kv_heads),
-      kernels_(AttentionKernelsFor(isa)),
+      kernels_(kernels),
       pool_(pool) {
   const int num_threads = pool->num_threads();
   const int num_slots = num_threads == 1 ? 0 : num_threads * kWaveSplitsPerThread;

@@ -11,14 +11,17 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/numerics_mode.h"
 
 // Definition (reference/attention.h has it as code). For one row, a (token, q head) pair, at
 // position `pos`, the visible tokens are [max(0, pos + 1 - window), pos + 1); window 0 means all.
 // Tokens are cut in splits of 256 at absolute positions. Per split with a visible token:
-//   s[t] = dot(q, k[t]) * scale     fp32; the dot is that of gemm.h, over padded_head_dim
+//   s[t] = dot(q, k[t]) * scale     fp32; the dot is that of gemm.h for bf16, in the mode, over
+//                                   padded_head_dim
 //   m = max s[t], p[t] = exp(s[t] - m), l = Sum16 of p, lane = t mod 16
 //   o[d] = sum over visible t of rne_bf16(p[t]) * v[t][d], in the order of gemm.h over pairs of
-//          tokens (2i, 2i + 1), an invisible token of a pair skipped; then o[d] = o[d] + 0
+//          tokens (2i, 2i + 1), or in mode bf16x32 over blocks (32i .. 32i + 31), an invisible
+//          token of a pair or block skipped; then o[d] = o[d] + 0
 // Splits merge in ascending order into (M, L, O), the first one by copy:
 //   N = max(M, m), a = exp(M - N), b = exp(m - N)
 //   L = fma(l, b, L * a), O[d] = fma(o[d], b, O[d] * a), M = N
@@ -59,7 +62,7 @@ struct AttentionLayer {
 };
 
 // REQUIRES: the machine runs `isa`.
-const AttentionKernels& AttentionKernelsFor(CpuIsa isa);
+const AttentionKernels& AttentionKernelsFor(CpuIsa isa, NumericsMode mode);
 
 // PagedAttention answers: what do this step's queries see in the KV cache? It reads K and V where
 // they lie, through the block tables, for prompt chunks and generated tokens alike. It does not
@@ -84,8 +87,8 @@ class PagedAttention {
     int max_num_seqs = 0;
   };
 
-  // `pool` outlives this. REQUIRES: the machine runs `isa`.
-  PagedAttention(const Config& config, CpuIsa isa, ThreadPool* pool);
+  // `pool` outlives this.
+  PagedAttention(const Config& config, const AttentionKernels& kernels, ThreadPool* pool);
   PagedAttention(const PagedAttention&) = delete;
   PagedAttention& operator=(const PagedAttention&) = delete;
 

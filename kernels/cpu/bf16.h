@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/isa_target.h"
 
-// Scalar bfloat16, kept as uint16_t. The one rounding of the product (kernels/README.md).
+// Scalar bfloat16, kept as uint16_t. The one rounding of the product (kernels/numerics.md).
 namespace quire {
 inline namespace QUIRE_ISA {
 

@@ -112,7 +112,8 @@ void CpuBackend::MakeAttention() {
         .max_num_tokens = limits_.max_num_tokens,
         .max_num_seqs = limits_.max_num_seqs,
     };
-    attention_.push_back(std::make_unique<PagedAttention>(config, isa_.isa, &pool_));
+    attention_.push_back(
+        std::make_unique<PagedAttention>(config, AttentionKernelsFor(isa_.isa, mode_), &pool_));
   }
 }
 

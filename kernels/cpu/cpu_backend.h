@@ -31,8 +31,8 @@ struct CpuBackendOptions {
   NumericsMode numerics = NumericsMode::kBf16x2;
 };
 
-// The Backend of this machine's processor, in one numerics mode (kernels/README.md). Rows of a step
-// are cut in chunks that the threads of a pool claim; no result depends on how.
+// The Backend of this machine's processor, in one numerics mode (kernels/numerics.md). Rows of a
+// step are cut in chunks that the threads of a pool claim; no result depends on how.
 //
 // A step runs inside Launch; it must be collected before the next Launch. No op allocates, faults
 // pages of its own, or makes a system call but to wake workers that sleep.

@@ -37,7 +37,7 @@ void CpuBackend::Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matri
     part.n = segment.rows;
     if (part.bias != nullptr) part.bias += segment.first_row;
     if (part.out != nullptr) part.out += segment.first_row;
-    const GemmFn multiply = GemmKernelsFor(isa_.isa, segment.format).*kernel;
+    const GemmFn multiply = GemmKernelsFor(isa_.isa, mode_, segment.format).*kernel;
     const GemmChunks chunks =
         ChunkGemm(operand.num_rows, NumPanels(segment.rows), matrix.is_gate_up ? 2 : 1, matrix.cols,
                   pool_.num_threads());

@@ -4,23 +4,29 @@
 
 namespace quire {
 
-// Defined by gemm_bf16x2_<isa>.cc and gemm_a8g32_<isa>.cc.
+// Defined by gemm_bf16x2_<isa>.cc, gemm_bf16x32_<isa>.cc and gemm_a8g32_<isa>.cc.
 namespace isa_reference {
 extern const GemmKernels kGemmKernels;
+extern const GemmKernels kBf16x32GemmKernels;
 extern const QuantizedGemmKernels kQuantizedGemmKernels;
 }  // namespace isa_reference
 namespace isa_avx2 {
 extern const GemmKernels kGemmKernels;
+extern const GemmKernels kBf16x32GemmKernels;
 extern const QuantizedGemmKernels kQuantizedGemmKernels;
 }  // namespace isa_avx2
 namespace isa_avx512 {
 extern const GemmKernels kGemmKernels;
-}
+extern const GemmKernels kBf16x32GemmKernels;
+}  // namespace isa_avx512
 namespace isa_avx512vnni {
 extern const QuantizedGemmKernels kQuantizedGemmKernels;
 }
 namespace isa_avx512bf16 {
 extern const GemmKernels kGemmKernels;
+}
+namespace isa_amx {
+extern const GemmKernels kBf16x32GemmKernels;
 }
 
 namespace {
@@ -35,9 +41,26 @@ const GemmKernels& Bf16x2KernelsFor(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni:
       return isa_avx512::kGemmKernels;
     case CpuIsa::kAvx512Bf16:
+    case CpuIsa::kAmx:
       return isa_avx512bf16::kGemmKernels;
   }
   return isa_reference::kGemmKernels;
+}
+
+const GemmKernels& Bf16x32KernelsFor(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kReference:
+      break;
+    case CpuIsa::kAvx2:
+      return isa_avx2::kBf16x32GemmKernels;
+    case CpuIsa::kAvx512:
+    case CpuIsa::kAvx512Vnni:
+    case CpuIsa::kAvx512Bf16:
+      return isa_avx512::kBf16x32GemmKernels;
+    case CpuIsa::kAmx:
+      return isa_amx::kBf16x32GemmKernels;
+  }
+  return isa_reference::kBf16x32GemmKernels;
 }
 
 // AVX-512 without VNNI gains nothing over AVX2 here: the kernels are the same, in the same number
@@ -51,6 +74,7 @@ const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
       return isa_avx2::kQuantizedGemmKernels;
     case CpuIsa::kAvx512Vnni:
     case CpuIsa::kAvx512Bf16:
+    case CpuIsa::kAmx:
       return isa_avx512vnni::kQuantizedGemmKernels;
   }
   return isa_reference::kQuantizedGemmKernels;
@@ -58,7 +82,8 @@ const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
 
 }  // namespace
 
-const GemmKernels& GemmKernelsFor(CpuIsa isa, PackedFormat format) {
+const GemmKernels& GemmKernelsFor(CpuIsa isa, NumericsMode mode, PackedFormat format) {
+  if (mode == NumericsMode::kBf16x32) return Bf16x32KernelsFor(isa);
   if (format == PackedFormat::kBf16) return Bf16x2KernelsFor(isa);
   return A8g32KernelsFor(isa).of[static_cast<int>(format)];
 }

@@ -5,11 +5,17 @@
 
 #include "kernels/cpu/gemm_kernels.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/numerics_mode.h"
 
-// Matrix products, out[m, n] = sum over k of a[m, k] * w[n, k], by the format of w:
+// Matrix products, out[m, n] = sum over k of a[m, k] * w[n, k], by the mode and the format of w:
 //
-// bf16 (mode `bf16x2`): bf16 operands, one fp32 accumulator per element that starts at +0 and takes
-// per pair of k, ascending, first fma(a_odd, w_odd, acc), then fma(a_even, w_even, acc).
+// bf16 (but in mode `bf16x32`): bf16 operands, one fp32 accumulator per element that starts at +0
+// and takes per pair of k, ascending, first fma(a_odd, w_odd, acc), then fma(a_even, w_even, acc).
+//
+// bf16 in mode `bf16x32`: bf16 operands; per block of 32 of k, ascending, from +0: acc = acc +
+// (even
+// + odd), where even sums the products of even k, each by one fma, ascending, from +0, and odd
+// those of odd k. The last block is completed by zero products.
 //
 // quantised (mode `a8g32`): `a` is quantised by groups of 32 (quantized_rows.h); integer dot
 // products, exact; per group, ascending, from +0: acc = fma(scale_a * scale_w, float(dot), acc) for
@@ -22,8 +28,8 @@
 
 namespace quire {
 
-// Kernels for weights of a format. REQUIRES: the machine runs `isa`.
-const GemmKernels& GemmKernelsFor(CpuIsa isa, PackedFormat format);
+// Kernels for weights of a format. REQUIRES: the machine runs `isa`; in mode bf16x32 all are bf16.
+const GemmKernels& GemmKernelsFor(CpuIsa isa, NumericsMode mode, PackedFormat format);
 
 // Elements from one row of an `a` operand to the next: k rounded up so that rows start at
 // multiples of 64 bytes and do not all fall into the same cache sets. Any even stride is correct.

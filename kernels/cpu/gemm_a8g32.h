@@ -87,26 +87,25 @@ QUIRE_INLINE void MultiplyGroup(const PieceArgs<kFormat>& args, int row, int col
 
 template <PackedFormat kFormat, int R>
 QUIRE_INLINE void MultiplyRows(const PieceArgs<kFormat>& args, int row) {
-  constexpr int C = kTileVectors;
 #pragma GCC unroll 1
-  for (int column = 0; column < kPanelCols; column += 16 * C) {
+  for (int column = 0; column < kPanelCols; column += 16 * kTileVectors) {
     float* const c = args.c + row * kBlockCols + column;
-    F32x16 acc[R][C];
+    F32x16 acc[R][kTileVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-      for (int i = 0; i < C; ++i) {
+      for (int i = 0; i < kTileVectors; ++i) {
         acc[r][i] = args.first_group == 0 ? Zero16() : Load(c + r * kBlockCols + i * 16);
       }
     }
 #pragma GCC unroll 1
     for (int g = 0; g < args.num_groups; ++g) {
-      MultiplyGroup<kFormat, R, C>(args, row, column, g, acc);
+      MultiplyGroup<kFormat, R, kTileVectors>(args, row, column, g, acc);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-      for (int i = 0; i < C; ++i) Store(c + r * kBlockCols + i * 16, acc[r][i]);
+      for (int i = 0; i < kTileVectors; ++i) Store(c + r * kBlockCols + i * 16, acc[r][i]);
     }
   }
 }

@@ -3,11 +3,14 @@
 #include <cpuid.h>
 #include <cstdlib>
 #include <optional>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "kernels/cpu/bf16_dot_check.h"
+#include "kernels/cpu/tile_dot_check.h"
 
 namespace quire {
 namespace {
@@ -18,10 +21,16 @@ struct Features {
   bool avx512 = false;  // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
+  bool amx_bf16 = false;  // and AMX_TILE
 };
 
-constexpr uint64_t kYmmState = 0x6;   // XCR0: SSE and AVX registers
-constexpr uint64_t kZmmState = 0xe6;  // and opmask, upper halves, zmm16-31
+// Leaf 7, EDX; compilers name them differently.
+constexpr uint32_t kAmxBf16Bit = 1u << 22;
+constexpr uint32_t kAmxTileBit = 1u << 24;
+
+constexpr uint64_t kYmmState = 0x6;        // XCR0: SSE and AVX registers
+constexpr uint64_t kZmmState = 0xe6;       // and opmask, upper halves, zmm16-31
+constexpr uint64_t kTileState = 0x6'0000;  // and tile configuration, tile data
 
 uint64_t EnabledStates() {
   uint32_t low = 0, high = 0;
@@ -38,6 +47,7 @@ Features ReadFeatures() {
   if ((states & kYmmState) != kYmmState || !fma_f16c) return features;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
   const uint32_t max_subleaf = a;
+  const bool has_tiles = (d & kAmxTileBit) && (d & kAmxBf16Bit);
   features.avx2 = b & bit_AVX2;
   if ((states & kZmmState) != kZmmState || !features.avx2) return features;
   features.avx512 =
@@ -46,7 +56,17 @@ Features ReadFeatures() {
   if (!features.avx512_vnni || max_subleaf < 1) return features;
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return features;
   features.avx512_bf16 = a & bit_AVX512BF16;
+  features.amx_bf16 = features.avx512_bf16 && has_tiles && (states & kTileState) == kTileState;
   return features;
+}
+
+// Linux gives a process the 8 KiB of tiles only when it asks; where it refuses, or knows nothing of
+// them, there is no AMX.
+bool TilesArePermitted() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  static const bool permitted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return permitted;
 }
 
 const Features& MachineFeatures() {
@@ -75,6 +95,8 @@ const char* NameOf(CpuIsa isa) {
       return "avx512vnni";
     case CpuIsa::kAvx512Bf16:
       return "avx512bf16";
+    case CpuIsa::kAmx:
+      return "amx";
   }
   return "?";
 }
@@ -92,6 +114,9 @@ bool MachineRuns(CpuIsa isa) {
       return features.avx512_vnni;
     case CpuIsa::kAvx512Bf16:
       return features.avx512_bf16 && Vdpbf16MatchesDefinition();
+    case CpuIsa::kAmx:
+      return MachineRuns(CpuIsa::kAvx512Bf16) && features.amx_bf16 && TilesArePermitted() &&
+             Tdpbf16MatchesDefinition();
   }
   return false;
 }
@@ -100,15 +125,18 @@ absl::StatusOr<IsaChoice> DetectCpuIsa() {
   IsaChoice choice;
   if (MachineFeatures().avx512_bf16 && !MachineRuns(CpuIsa::kAvx512Bf16)) {
     choice.note = "VDPBF16PS of this processor adds in another order than mode bf16x2: not used";
+  } else if (MachineFeatures().amx_bf16 && !TilesArePermitted()) {
+    choice.note = "the operating system does not permit AMX: not used";
+  } else if (MachineFeatures().amx_bf16 && !MachineRuns(CpuIsa::kAmx)) {
+    choice.note = "TDPBF16PS of this processor adds in another order than mode bf16x32: not used";
   }
   const char* wanted = std::getenv("QUIRE_CPU_ISA");
   if (wanted != nullptr && *wanted != '\0') {
     const std::optional<CpuIsa> isa = IsaNamed(wanted);
     if (!isa.has_value()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("QUIRE_CPU_ISA=", wanted,
-                       ": unknown; known are reference, avx2, avx512, avx512vnni, "
-                       "avx512bf16"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "QUIRE_CPU_ISA=", wanted,
+          ": unknown; known are reference, avx2, avx512, avx512vnni, avx512bf16, amx"));
     }
     if (!MachineRuns(*isa)) {
       return absl::FailedPreconditionError(

@@ -28,6 +28,7 @@ const CpuOps& CpuOpsFor(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni:
       return isa_avx512::kCpuOps;
     case CpuIsa::kAvx512Bf16:
+    case CpuIsa::kAmx:
       return isa_avx512bf16::kCpuOps;
   }
   return isa_reference::kCpuOps;

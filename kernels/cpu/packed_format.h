@@ -8,7 +8,8 @@
 // How weights lie in memory once packed. All formats have panels of 32 columns (rows of the file's
 // matrix), so that a panel is one stream from memory and vector lanes lie over columns.
 //
-// bf16: [k / 2][32][2], k rounded up to even, padding zero.
+// bf16: [k / 2][32][2], k rounded up to a multiple of 32, padding zero: a block of 32 of k and 16
+// columns is a tile of AMX, 16 rows of 64 bytes that are 128 bytes apart.
 //
 // Quantised formats cut k into groups of 32 and store each element as an unsigned number u of
 // 4, 5, 6 or 8 bits: the weight is (u - offset) * scale + min. The four elements 4i..4i+3 of a
@@ -98,14 +99,16 @@ struct SixBitPlace {
 };
 QUIRE_INLINE constexpr SixBitPlace PlaceOfSixBits(int i) { return {i / 5, i % 5 * 6}; }
 
+// Depth of products in mode bf16x2, and of panels of bf16.
 QUIRE_INLINE constexpr int PaddedK(int k) { return k + (k & 1); }
+QUIRE_INLINE constexpr int PanelDepth(int k) { return (k + 31) / 32 * 32; }
 QUIRE_INLINE constexpr int NumGroups(int k) { return (k + kGroupDepth - 1) / kGroupDepth; }
 QUIRE_INLINE constexpr int NumPanels(int n) { return (n + kPanelCols - 1) / kPanelCols; }
 
 // Bytes of one panel of depth k, and of a whole matrix of n columns. A panel starts at a multiple
-// of 64 bytes when the matrix does and k is even.
+// of 64 bytes when the matrix does.
 QUIRE_INLINE constexpr int64_t PanelBytes(PackedFormat format, int k) {
-  if (format == PackedFormat::kBf16) return int64_t{PaddedK(k)} * kPanelCols * 2;
+  if (format == PackedFormat::kBf16) return int64_t{PanelDepth(k)} * kPanelCols * 2;
   const QuantFormat quant = QuantOf(format);
   const int span_depth = quant.groups_per_span * kGroupDepth;
   return int64_t{(k + span_depth - 1) / span_depth} * quant.SpanBytes();

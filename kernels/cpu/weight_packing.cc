@@ -233,7 +233,7 @@ PackedFormat PackedFormatOf(DType dtype) {
 
 void PackBf16Panel(const uint16_t* rows, int64_t row_stride, int num_rows, int k, uint8_t* panel) {
   auto* out = reinterpret_cast<uint16_t*>(panel);
-  for (int pair = 0; pair < PaddedK(k) / 2; ++pair) {
+  for (int pair = 0; pair < PanelDepth(k) / 2; ++pair) {
     for (int column = 0; column < kPanelCols; ++column) {
       for (int odd = 0; odd < 2; ++odd) {
         const int k_idx = 2 * pair + odd;

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 
 #include "engine/engine.h"
+#include "engine/memory_plan.h"
 #include "engine/model_config.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/thread_pool.h"
@@ -175,7 +176,7 @@ void Bench::Prefill() {
   const ModelConfig config = *ReadModelConfig(model_path_);
   const int vocab_matrices = config.tie_word_embeddings ? 1 : 2;
   const double matrix_params =
-      engine->info().weight_bytes / 2.0 -
+      static_cast<double>(PlanMemory(config, {.num_tokens = 1})->num_parameters) -
       static_cast<double>(vocab_matrices) * config.vocab_size * config.hidden_size;
   for (const int tokens : {64, 128, 256, 512}) {
     double best = 1e30;

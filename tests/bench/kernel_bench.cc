@@ -110,7 +110,7 @@ void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
     CpuOpsFor(meter.isa())
         .quantize_row(wide.data(), k, &q[row * lda], &groups[row * (lda / kGroupDepth)]);
   }
-  const GemmKernels& kernels = GemmKernelsFor(meter.isa(), format.format);
+  const GemmKernels& kernels = GemmKernelsFor(meter.isa(), NumericsMode::kA8g32, format.format);
   const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());
   const bool on_bytes = format.format != PackedFormat::kBf16;
   const int64_t bytes = PackedBytes(format.format, n, k);
@@ -161,7 +161,8 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   config.block_bytes = num_layers * layer_elems * 2;
   config.max_num_tokens = c.num_seqs * c.num_queries;
   config.max_num_seqs = c.num_seqs;
-  PagedAttention attention(config, meter.isa(), meter.pool());
+  PagedAttention attention(config, AttentionKernelsFor(meter.isa(), NumericsMode::kBf16x2),
+                           meter.pool());
 
   std::vector<int32_t> positions;
   std::vector<int32_t> query_starts = {0};

@@ -29,7 +29,7 @@ extern const MachinePeak kMachinePeak;
 namespace {
 
 const MachinePeak& PeakFor(CpuIsa isa) {
-  if (isa == CpuIsa::kAvx512Bf16) return isa_avx512bf16::kMachinePeak;
+  if (isa == CpuIsa::kAvx512Bf16 || isa == CpuIsa::kAmx) return isa_avx512bf16::kMachinePeak;
   if (isa == CpuIsa::kAvx512Vnni) return isa_avx512vnni::kMachinePeak;
   return isa == CpuIsa::kAvx512 ? isa_avx512::kMachinePeak : isa_avx2::kMachinePeak;
 }

@@ -266,7 +266,7 @@ TEST_P(ReproducibilityTest, WithOneThreadAsWithTwo) {
 TEST_P(ReproducibilityTest, WithEveryInstructionSetAsWithTheBest) {
   const auto want = Baseline();
   for (const CpuIsa isa :
-       {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16}) {
+       {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
     if (!MachineRuns(isa)) {
       std::printf("[  SKIPPED ] this machine lacks %s\n", NameOf(isa));
       continue;

@@ -15,87 +15,18 @@
 #include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/reference/attention.h"
 #include "kernels/cpu/thread_pool.h"
+#include "tests/kernels/amx_emulated.h"
+#include "tests/kernels/attention_problem.h"
+#include "tests/kernels/bf16_variants.h"
 
 namespace quire {
 namespace {
 
 constexpr uint16_t kBf16Nan = 0x7fc0;
 
-struct Model {
-  int num_heads = 0;
-  int num_kv_heads = 0;
-  int head_dim = 0;
-  int window = 0;
-};
-
-// The last `num_queries` tokens of a context of `num_tokens` are queries of the step.
-struct Sequence {
-  int num_tokens = 0;
-  int num_queries = 0;
-};
-
-enum class Values { kUsual, kTiny };
-
-// Dense q, k, v of a few sequences, and what the definition makes of them.
-struct Problem {
-  Model model;
-  std::vector<Sequence> seqs;
-  std::vector<std::vector<uint16_t>> q;  // per sequence: bf16 [num_tokens, num_heads, head_dim]
-  std::vector<std::vector<uint16_t>> k;  // per sequence: bf16 [num_tokens, num_kv_heads, head_dim]
-  std::vector<std::vector<uint16_t>> v;
-  std::vector<uint16_t> expected;  // bf16 [sum of num_queries, num_heads * head_dim]
-};
-
-std::vector<uint16_t> RandomBf16(size_t count, float scale, std::mt19937& random) {
-  std::normal_distribution<float> normal;
-  std::vector<uint16_t> values(count);
-  for (uint16_t& x : values) x = RneBf16(normal(random) * scale);
-  return values;
-}
-
-reference::AttentionRow RowOf(const Problem& problem, int seq, int token, int head) {
-  const Model& model = problem.model;
-  const int kv_head = head / (model.num_heads / model.num_kv_heads);
-  reference::AttentionRow row;
-  row.q = &problem.q[seq][(static_cast<size_t>(token) * model.num_heads + head) * model.head_dim];
-  row.k = problem.k[seq].data() + kv_head * model.head_dim;
-  row.v = problem.v[seq].data() + kv_head * model.head_dim;
-  row.token_stride = model.num_kv_heads * model.head_dim;
-  row.head_dim = model.head_dim;
-  row.scale = 1.0f / std::sqrt(static_cast<float>(model.head_dim));
-  row.position = token;
-  row.window = model.window;
-  return row;
-}
-
-Problem MakeProblem(const Model& model, std::vector<Sequence> seqs,
-                    Values values = Values::kUsual) {
-  const ScopedFlushDenormals flush;
-  std::mt19937 random(model.num_heads * 131 + model.head_dim + static_cast<int>(seqs.size()));
-  Problem problem;
-  problem.model = model;
-  problem.seqs = std::move(seqs);
-  for (size_t seq = 0; seq < problem.seqs.size(); ++seq) {
-    const Sequence& s = problem.seqs[seq];
-    const size_t kv_elems = static_cast<size_t>(s.num_tokens) * model.num_kv_heads * model.head_dim;
-    // Wide scores: some probabilities come near 1, many vanish.
-    problem.q.push_back(RandomBf16(kv_elems / model.num_kv_heads * model.num_heads, 2, random));
-    problem.k.push_back(RandomBf16(kv_elems, 2, random));
-    problem.v.push_back(RandomBf16(kv_elems, values == Values::kTiny ? 4e-38f : 1, random));
-    for (int token = s.num_tokens - s.num_queries; token < s.num_tokens; ++token) {
-      for (int head = 0; head < model.num_heads; ++head) {
-        std::vector<uint16_t> out(model.head_dim);
-        reference::Attend(RowOf(problem, static_cast<int>(seq), token, head), out.data());
-        problem.expected.insert(problem.expected.end(), out.begin(), out.end());
-      }
-    }
-  }
-  return problem;
-}
-
 // How the KV of a problem lies in memory, and how the step is cut.
 struct Layout {
-  CpuIsa isa = CpuIsa::kAvx2;
+  Bf16Variant variant;
   int block_size = 16;
   int num_threads = 1;
   bool shuffled = true;
@@ -182,6 +113,11 @@ class PagedMemory {
   std::vector<int32_t> tables_;  // [num_seqs, max_blocks]
 };
 
+const AttentionKernels& KernelsOf(const Bf16Variant& variant) {
+  return variant.emulated ? isa_amx_emulated::kBf16x32AttentionKernels
+                          : AttentionKernelsFor(variant.isa, variant.mode);
+}
+
 // Runs all queries; returns bf16 [sum of num_queries, num_heads * head_dim].
 std::vector<uint16_t> RunPaged(const Problem& problem, const Layout& layout) {
   const Model& model = problem.model;
@@ -207,7 +143,7 @@ std::vector<uint16_t> RunPaged(const Problem& problem, const Layout& layout) {
   config.window = model.window;
   config.max_num_tokens = total_queries;
   config.max_num_seqs = num_seqs;
-  PagedAttention attention(config, layout.isa, &pool);
+  PagedAttention attention(config, KernelsOf(layout.variant), &pool);
 
   const int64_t out_stride = model.num_heads * model.head_dim;
   std::vector<uint16_t> result(total_queries * out_stride, kBf16Nan);
@@ -258,15 +194,17 @@ int NumDifferences(const Problem& problem, const Layout& layout) {
   return count;
 }
 
-class AttentionOn : public testing::TestWithParam<CpuIsa> {
+class AttentionOn : public Bf16VariantTest {
  protected:
-  void SetUp() override {
-    if (!MachineRuns(GetParam())) GTEST_SKIP() << "no " << NameOf(GetParam()) << " here";
-  }
   Layout layout() const {
     Layout layout;
-    layout.isa = GetParam();
+    layout.variant = GetParam();
     return layout;
+  }
+  // A model in the test's mode.
+  static Model InMode(Model model) {
+    model.mode = GetParam().mode;
+    return model;
   }
 };
 
@@ -282,7 +220,7 @@ TEST_P(AttentionOn, EveryContextLengthEqualsTheDefinition) {
   std::vector<Sequence> seqs;
   for (int num_tokens : {1, 2, 15, 16, 17, 255, 256, 257, 600}) seqs.push_back({num_tokens, 1});
   for (const Model& model : kModels) {
-    const Problem problem = MakeProblem(model, seqs);
+    const Problem problem = MakeProblem(InMode(model), seqs);
     EXPECT_EQ(NumDifferences(problem, layout()), 0)
         << model.num_heads << "/" << model.num_kv_heads << " heads of " << model.head_dim;
   }
@@ -290,7 +228,7 @@ TEST_P(AttentionOn, EveryContextLengthEqualsTheDefinition) {
 
 TEST_P(AttentionOn, PromptChunksEqualTheDefinitionHoweverTheyAreCut) {
   for (const Model& model : kModels) {
-    const Problem problem = MakeProblem(model, {{40, 40}, {270, 30}, {5, 5}, {513, 3}});
+    const Problem problem = MakeProblem(InMode(model), {{40, 40}, {270, 30}, {5, 5}, {513, 3}});
     for (int rows_per_step : {0, 1, 7}) {
       Layout l = layout();
       l.rows_per_step = rows_per_step;
@@ -302,7 +240,8 @@ TEST_P(AttentionOn, PromptChunksEqualTheDefinitionHoweverTheyAreCut) {
 
 TEST_P(AttentionOn, BlockSizesIdsAndGarbageDoNotChangeBits) {
   for (Values values : {Values::kUsual, Values::kTiny}) {
-    const Problem problem = MakeProblem(kModels[1], {{300, 20}, {33, 33}, {257, 1}}, values);
+    const Problem problem =
+        MakeProblem(InMode(kModels[1]), {{300, 20}, {33, 33}, {257, 1}}, values);
     for (int block_size : {16, 32, 64, 128, 256}) {
       for (uint32_t garbage_seed : {1, 2}) {
         Layout l = layout();
@@ -319,7 +258,7 @@ TEST_P(AttentionOn, WindowsEqualTheDefinition) {
   for (int window : {1, 2, 16, 100, 256, 300}) {
     Model model = kModels[1];
     model.window = window;
-    const Problem problem = MakeProblem(model, {{600, 40}, {20, 20}, {257, 1}, {400, 1}});
+    const Problem problem = MakeProblem(InMode(model), {{600, 40}, {20, 20}, {257, 1}, {400, 1}});
     for (int num_threads : {1, 2}) {
       Layout l = layout();
       l.num_threads = num_threads;
@@ -331,8 +270,8 @@ TEST_P(AttentionOn, WindowsEqualTheDefinition) {
 TEST_P(AttentionOn, ThreadsDoNotChangeBits) {
   // One long sequence, whose splits are spread over the workers in several waves; then a mix.
   const Model few_heads = {.num_heads = 2, .num_kv_heads = 1, .head_dim = 64};
-  const Problem single = MakeProblem(few_heads, {{9000, 1}});
-  const Problem mixed = MakeProblem(kModels[1], {{3000, 1}, {700, 1}, {64, 30}, {2000, 1}});
+  const Problem single = MakeProblem(InMode(few_heads), {{9000, 1}});
+  const Problem mixed = MakeProblem(InMode(kModels[1]), {{3000, 1}, {700, 1}, {64, 30}, {2000, 1}});
   for (int num_threads : {1, 2, 3}) {
     Layout l = layout();
     l.num_threads = num_threads;
@@ -341,8 +280,7 @@ TEST_P(AttentionOn, ThreadsDoNotChangeBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, AttentionOn, testing::ValuesIn(kAllCpuIsas),
-                         [](const auto& isa) { return NameOf(isa.param); });
+QUIRE_FOR_EACH_BF16_VARIANT(AttentionOn);
 
 // Softmax attention as in a textbook, in double.
 std::vector<double> TextbookAttention(const reference::AttentionRow& row) {
@@ -367,9 +305,12 @@ std::vector<double> TextbookAttention(const reference::AttentionRow& row) {
 }
 
 TEST(AttentionDefinition, IsCloseToTextbookAttention) {
-  for (int window : {0, 100}) {
+  for (const auto& [window, mode] : {std::pair{0, NumericsMode::kBf16x2},
+                                     {100, NumericsMode::kBf16x2},
+                                     {100, NumericsMode::kBf16x32}}) {
     Model model = kModels[1];
     model.window = window;
+    model.mode = mode;
     const Problem problem = MakeProblem(model, {{600, 3}, {257, 2}, {17, 17}, {1, 1}});
     size_t next = 0;
     for (size_t seq = 0; seq < problem.seqs.size(); ++seq) {

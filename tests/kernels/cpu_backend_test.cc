@@ -72,6 +72,20 @@ TEST_P(CpuBackendTest, MixedBatchesEqualTheScalarForward) {
   CheckSchedule(schedule, /*all_parts=*/true);
 }
 
+// Dense weights, then quantised ones, which become bf16.
+TEST_P(CpuBackendTest, BlocksOf32EqualTheScalarForward) {
+  const Schedule schedule = {{{0, 40}, {1, 33}}, {{2, 64}, {0, 1}, {1, 1}}, {{0, 37}, {2, 5}}};
+  ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/true);
+  spec.numerics = NumericsMode::kBf16x32;
+  CheckSchedule(schedule, spec);
+  spec.shape.hidden_size = 96;
+  spec.shape.num_heads = 4;
+  spec.shape.head_dim = 40;  // 160 columns of `out`
+  spec.shape.intermediate_size = 160;
+  spec.types = {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0};
+  CheckSchedule(schedule, spec);
+}
+
 TEST_P(CpuBackendTest, DrawsAreThoseOfTheDefinitionAndFeedTheNextStep) {
   const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   const ScalarDecoder decoder(spec);
@@ -255,6 +269,10 @@ TEST(CpuBackend, SaysWhatItRunsOn) {
   ASSERT_TRUE(backend.ok());
   EXPECT_EQ((*backend)->Describe(), "cpu, reference, 2 threads, numerics bf16x2");
   EXPECT_EQ((*backend)->NumericsName(), "bf16x2");
+  const auto by_blocks = CreateCpuBackend(
+      {.num_threads = 1, .isa = CpuIsa::kReference, .numerics = NumericsMode::kBf16x32});
+  ASSERT_TRUE(by_blocks.ok());
+  EXPECT_EQ((*by_blocks)->NumericsName(), "bf16x32");
 }
 
 }  // namespace

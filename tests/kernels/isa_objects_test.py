@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-ISA_OF_OBJECT = re.compile(r"_(reference|avx2|avx512|avx512vnni|avx512bf16)\.cc\.o$")
+ISA_OF_OBJECT = re.compile(r"_(reference|avx2|avx512|avx512vnni|avx512bf16|amx)\.cc\.o$")
 WEAK = set("VvWwu")
 
 # What disassembly must not show, by instruction set; "" is for ordinary objects.
@@ -20,13 +20,15 @@ ZMM_OR_MASK = re.compile(r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])|\{%k")
 YMM = re.compile(r"%ymm|\bv[a-z]+\s.*%xmm")
 BF16 = re.compile(r"\bv(dpbf16ps|cvtne2?ps2?bf16)")
 VNNI = re.compile(r"\bvpdp(busd|wssd)")
+TILE = re.compile(r"%tmm|\b(ld|st)tilecfg|\btile(loadd|stored|zero|release)|\btdp[a-z]")
 FORBIDDEN = {
-    "": [ZMM_OR_MASK, YMM, VNNI, BF16],
-    "reference": [ZMM_OR_MASK, YMM, VNNI, BF16],
-    "avx2": [ZMM_OR_MASK, VNNI, BF16],
-    "avx512": [VNNI, BF16],
-    "avx512vnni": [BF16],
-    "avx512bf16": [],
+    "": [ZMM_OR_MASK, YMM, VNNI, BF16, TILE],
+    "reference": [ZMM_OR_MASK, YMM, VNNI, BF16, TILE],
+    "avx2": [ZMM_OR_MASK, VNNI, BF16, TILE],
+    "avx512": [VNNI, BF16, TILE],
+    "avx512vnni": [BF16, TILE],
+    "avx512bf16": [TILE],
+    "amx": [],
 }
 
 

@@ -33,6 +33,11 @@ TEST_F(QuireCpuIsa, CapsTheChoice) {
   }
 }
 
+TEST(CpuIsas, AmxComesWithAllBeforeIt) {
+  if (!MachineRuns(CpuIsa::kAmx)) GTEST_SKIP() << "this machine lacks amx";
+  for (const CpuIsa isa : kAllCpuIsas) EXPECT_TRUE(MachineRuns(isa)) << NameOf(isa);
+}
+
 TEST_F(QuireCpuIsa, UnknownNamesAreRefused) {
   Set("avx1024");
   const auto choice = DetectCpuIsa();

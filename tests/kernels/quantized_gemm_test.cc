@@ -114,7 +114,7 @@ void CheckShape(CpuIsa isa, DType dtype, int m, int n, int k, Rows kind) {
   const Operand operand(CpuOpsFor(isa), x, m, k);
   const QuantizedWeight w(dtype, n, k, seed + 1), up(dtype, n, k, seed + 2);
   QuantizedPanels panels({&w}), gate_up({&w, &up});
-  const GemmKernels& kernels = GemmKernelsFor(isa, PackedFormatOf(dtype));
+  const GemmKernels& kernels = GemmKernelsFor(isa, NumericsMode::kA8g32, PackedFormatOf(dtype));
   std::vector<float> bias(n), up_bias(n), before(static_cast<size_t>(m) * n);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -217,7 +217,7 @@ TEST_P(QuantizedGemmTest, ARangeWritesItsOwnElementsOnly) {
   args.n = n;
   args.ldo = n;
   args.out = out.data();
-  GemmKernelsFor(GetParam(), PackedFormat::kU4).store(args, 2, 5, 1, 2);
+  GemmKernelsFor(GetParam(), NumericsMode::kA8g32, PackedFormat::kU4).store(args, 2, 5, 1, 2);
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
       const bool inside = i >= 2 && i < 5 && j >= 32 && j < 64;

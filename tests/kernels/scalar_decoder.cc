@@ -117,7 +117,7 @@ std::vector<float> ScalarDecoder::Multiply(const std::vector<float>& x, const Ma
     for (int n = 0; n < matrix.rows; ++n) {
       const uint16_t* const w = &matrix.bf16[size_t{1} * n * cols];
       const float dot = quantized ? reference::DotA8g32(row, matrix.View(), n)
-                                  : reference::DotBf16x2(&rounded[at], 1, w, 1, cols);
+                                  : reference::DotBf16(spec_.numerics, &rounded[at], 1, w, 1, cols);
       out.push_back(bias == nullptr ? dot : dot + bias[n]);
     }
   }
@@ -175,7 +175,8 @@ void ScalarDecoder::RunLayer(int layer_idx, int num_tokens, std::vector<float>& 
                          .head_dim = hd,
                          .scale = 1.0f / std::sqrt(static_cast<float>(hd)),
                          .position = token,
-                         .window = spec_.windows[layer_idx]},
+                         .window = spec_.windows[layer_idx],
+                         .mode = spec_.numerics},
                         &attended[at]);
     }
   }

@@ -41,6 +41,7 @@ const Vec16Probe& ProbeFor(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni:
       return isa_avx512::kVec16Probe;
     case CpuIsa::kAvx512Bf16:
+    case CpuIsa::kAmx:
       return isa_avx512bf16::kVec16Probe;
   }
   return isa_reference::kVec16Probe;

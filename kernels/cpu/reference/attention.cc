@@ -22,10 +22,43 @@ struct Partial {
 };
 
 float Score(const AttentionRow& row, int token) {
-  float dot = DotBf16x2(row.q, 1, row.k + token * row.token_stride, 1, row.head_dim);
+  const uint16_t* const k = row.k + token * row.token_stride;
+  if (row.mode == NumericsMode::kBf16x32) {
+    return DotBf16x32(row.q, 1, k, 1, row.head_dim) * row.scale;
+  }
+  float dot = DotBf16x2(row.q, 1, k, 1, row.head_dim);
   // head_dim is padded with zeros.
   for (int i = row.head_dim; i < PaddedHeadDim(row.head_dim); ++i) dot = std::fma(0.0f, 0.0f, dot);
   return dot * row.scale;
+}
+
+// Sum over tokens t in [first, last) of p[t - split_start] * v[t], v being `stride` apart.
+float WeighByPairs(const uint16_t* p, const uint16_t* v, int64_t stride, int split_start, int first,
+                   int last) {
+  float o = 0;
+  const auto add = [&](int t) {
+    if (t < first || t >= last) return;
+    o = std::fma(FromBf16(p[t - split_start]), FromBf16(v[t * stride]), o);
+  };
+  for (int pair = first / 2 * 2; pair < last; pair += 2) {
+    add(pair + 1);
+    add(pair);
+  }
+  return o;
+}
+
+// The same in mode bf16x32.
+float WeighByBlocks(const uint16_t* p, const uint16_t* v, int64_t stride, int split_start,
+                    int first, int last) {
+  float o = 0;
+  for (int block = first / 32 * 32; block < last; block += 32) {
+    float sums[2] = {};  // of even and odd tokens
+    for (int t = std::max(block, first); t < std::min(block + 32, last); ++t) {
+      sums[t % 2] = std::fma(FromBf16(p[t - split_start]), FromBf16(v[t * stride]), sums[t % 2]);
+    }
+    o = o + (sums[0] + sums[1]);
+  }
+  return o;
 }
 
 // Tokens [first, last) of the split that starts at `split_start`, at least one.
@@ -47,16 +80,8 @@ void AttendSplit(const AttentionRow& row, int split_start, int first, int last, 
   partial->m = m;
   partial->l = sum.Total();
   for (int dim = 0; dim < row.head_dim; ++dim) {
-    float o = 0;
-    const auto add = [&](int t) {
-      if (t < first || t >= last) return;
-      const float v = FromBf16(row.v[t * row.token_stride + dim]);
-      o = std::fma(FromBf16(probs[t - split_start]), v, o);
-    };
-    for (int pair = first / 2 * 2; pair < last; pair += 2) {
-      add(pair + 1);
-      add(pair);
-    }
+    const auto weigh = row.mode == NumericsMode::kBf16x32 ? WeighByBlocks : WeighByPairs;
+    const float o = weigh(probs, row.v + dim, row.token_stride, split_start, first, last);
     partial->o[dim] = o + 0.0f;
   }
 }

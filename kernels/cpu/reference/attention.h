@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/numerics_mode.h"
+
 // The definition of attention (attention.h has it in words). Plain scalar code over dense keys and
 // values; it reads visible tokens only. FTZ and DAZ must be set in the calling thread.
 
@@ -18,6 +20,7 @@ struct AttentionRow {
   float scale = 0;
   int position = 0;
   int window = 0;  // 0: all
+  NumericsMode mode = NumericsMode::kBf16x2;
 };
 
 // out: bf16 [head_dim].

@@ -22,36 +22,59 @@ float DotBf16x2(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t 
   return acc;
 }
 
+float DotBf16x32(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int k) {
+  float acc = 0;
+  for (int block = 0; block < k; block += 32) {
+    float even = 0;
+    float odd = 0;
+    for (int i = block; i < block + 32; ++i) {
+      const float x = i < k ? FromBf16(a[i * a_stride]) : 0.0f;
+      const float y = i < k ? FromBf16(b[i * b_stride]) : 0.0f;
+      float& sum = i % 2 == 0 ? even : odd;
+      sum = std::fma(x, y, sum);
+    }
+    acc = acc + (even + odd);
+  }
+  return acc;
+}
+
+float DotBf16(NumericsMode mode, const uint16_t* a, int64_t a_stride, const uint16_t* b,
+              int64_t b_stride, int k) {
+  return mode == NumericsMode::kBf16x32 ? DotBf16x32(a, a_stride, b, b_stride, k)
+                                        : DotBf16x2(a, a_stride, b, b_stride, k);
+}
+
 namespace {
 
 // Row `m` of a times row `n` of w, plus the bias where there is one.
-float Element(const uint16_t* a, const uint16_t* w, const float* bias, int m, int n, int k) {
-  const float acc = DotBf16x2(a + int64_t{m} * k, 1, w + int64_t{n} * k, 1, k);
+float Element(NumericsMode mode, const uint16_t* a, const uint16_t* w, const float* bias, int m,
+              int n, int k) {
+  const float acc = DotBf16(mode, a + int64_t{m} * k, 1, w + int64_t{n} * k, 1, k);
   return bias == nullptr ? acc : acc + bias[n];
 }
 
 }  // namespace
 
-void GemmStore(const uint16_t* a, const uint16_t* w, const float* bias, int m, int n, int k,
-               float* out) {
+void GemmStore(NumericsMode mode, const uint16_t* a, const uint16_t* w, const float* bias, int m,
+               int n, int k, float* out) {
   for (int i = 0; i < m; ++i) {
-    for (int j = 0; j < n; ++j) out[int64_t{i} * n + j] = Element(a, w, bias, i, j, k);
+    for (int j = 0; j < n; ++j) out[int64_t{i} * n + j] = Element(mode, a, w, bias, i, j, k);
   }
 }
 
-void GemmAdd(const uint16_t* a, const uint16_t* w, const float* bias, int m, int n, int k,
-             float* out) {
+void GemmAdd(NumericsMode mode, const uint16_t* a, const uint16_t* w, const float* bias, int m,
+             int n, int k, float* out) {
   for (int i = 0; i < m; ++i) {
-    for (int j = 0; j < n; ++j) out[int64_t{i} * n + j] += Element(a, w, bias, i, j, k);
+    for (int j = 0; j < n; ++j) out[int64_t{i} * n + j] += Element(mode, a, w, bias, i, j, k);
   }
 }
 
-void GemmSiluMul(const uint16_t* a, const uint16_t* gate, const uint16_t* up,
+void GemmSiluMul(NumericsMode mode, const uint16_t* a, const uint16_t* gate, const uint16_t* up,
                  const float* gate_bias, const float* up_bias, int m, int n, int k, uint16_t* out) {
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
-      const float g = Element(a, gate, gate_bias, i, j, k);
-      const float u = Element(a, up, up_bias, i, j, k);
+      const float g = Element(mode, a, gate, gate_bias, i, j, k);
+      const float u = Element(mode, a, up, up_bias, i, j, k);
       out[int64_t{i} * n + j] = RneBf16(Silu(g) * u);
     }
   }

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/numerics_mode.h"
 #include "kernels/tensor.h"
 
-// The definitions of the matrix products of modes `bf16x2` and `a8g32`. Plain scalar code; FTZ and
-// DAZ must be set in the calling thread. Matrices are row-major as in a file: no panels.
+// The definitions of the matrix products of all modes. Plain scalar code; FTZ and DAZ must be set
+// in the calling thread. Matrices are row-major as in a file: no panels.
 
 namespace quire::reference {
 
@@ -16,18 +17,27 @@ namespace quire::reference {
 // `a_stride` and `b_stride` apart.
 float DotBf16x2(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int k);
 
-// out = a * w^T, plus bias[n] where bias is not null. a: bf16 [m, k]; w: bf16 [n, k];
+// The same in the order of mode `bf16x32`: blocks of 32 of k, ascending; in a block the products of
+// even k and those of odd k are summed apart, each by fma ascending from +0, and acc = acc +
+// (even + odd). The last block is completed by zero products.
+float DotBf16x32(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int k);
+
+// The product of bf16 operands in `mode`: that of bf16x32 there, else that of bf16x2.
+float DotBf16(NumericsMode mode, const uint16_t* a, int64_t a_stride, const uint16_t* b,
+              int64_t b_stride, int k);
+
+// out = a * w^T, plus bias[n] where bias is not null, by DotBf16. a: bf16 [m, k]; w: bf16 [n, k];
 // out: [m, n].
-void GemmStore(const uint16_t* a, const uint16_t* w, const float* bias, int m, int n, int k,
-               float* out);
+void GemmStore(NumericsMode mode, const uint16_t* a, const uint16_t* w, const float* bias, int m,
+               int n, int k, float* out);
 
 // out = out + (a * w^T, plus bias).
-void GemmAdd(const uint16_t* a, const uint16_t* w, const float* bias, int m, int n, int k,
-             float* out);
+void GemmAdd(NumericsMode mode, const uint16_t* a, const uint16_t* w, const float* bias, int m,
+             int n, int k, float* out);
 
 // out = rne_bf16(silu(g) * u), g = a * gate^T plus gate_bias, u = a * up^T plus up_bias.
 // gate, up: bf16 [n, k]; out: bf16 [m, n].
-void GemmSiluMul(const uint16_t* a, const uint16_t* gate, const uint16_t* up,
+void GemmSiluMul(NumericsMode mode, const uint16_t* a, const uint16_t* gate, const uint16_t* up,
                  const float* gate_bias, const float* up_bias, int m, int n, int k, uint16_t* out);
 
 // ---- a8g32 ----

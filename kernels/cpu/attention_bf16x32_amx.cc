@@ -1,0 +1,1 @@
+#include "kernels/cpu/attention_bf16x32_amx.h"

@@ -1,0 +1,1 @@
+#include "kernels/cpu/gemm_bf16x32_amx.h"
