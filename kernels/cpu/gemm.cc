@@ -63,8 +63,7 @@ const GemmKernels& Bf16x32KernelsFor(CpuIsa isa) {
   return isa_reference::kBf16x32GemmKernels;
 }
 
-// AVX-512 without VNNI gains nothing over AVX2 here: the kernels are the same, in the same number
-// of bytes per cycle on processors that halve their clock for it.
+// AVX-512 without VNNI has no kernels of its own.
 const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kReference:
