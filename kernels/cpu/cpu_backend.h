@@ -93,8 +93,9 @@ class CpuBackend final : public Backend {
     QuantizedRows quantized;
     int num_rows = 0;
   };
-  // RMSNorm of the residual: of rows `rows` of the step, or of all. No copy of fp32 rows is kept.
-  Operand Normed(VectorId norm, const PackedMatrix& matrix, absl::Span<const int32_t> rows);
+  // RMSNorm of the residual, of all rows of the step or of those listed (perhaps none).
+  Operand Normed(VectorId norm, const PackedMatrix& matrix,
+                 std::optional<absl::Span<const int32_t>> rows = std::nullopt);
   // What attention, and the product of gate and up, left for `matrix`.
   Operand Attended(const PackedMatrix& matrix);
   Operand Mlp(const PackedMatrix& matrix);

@@ -11,7 +11,7 @@ void CpuBackend::QuantizeInto(const QuantizedRows& operand, int row, const float
 }
 
 CpuBackend::Operand CpuBackend::Normed(VectorId norm, const PackedMatrix& matrix,
-                                       absl::Span<const int32_t> rows) {
+                                       std::optional<absl::Span<const int32_t>> rows) {
   const float* const weight = NormOf(norm);
   const int cols = shape_->hidden_size;
   const float eps = shape_->norm_eps;
@@ -19,11 +19,11 @@ CpuBackend::Operand CpuBackend::Normed(VectorId norm, const PackedMatrix& matrix
       .bf16 = memory_.normed,
       .stride = memory_.hidden_stride,
       .quantized = memory_.ForDepth(cols),
-      .num_rows = rows.empty() ? step_.shape.num_tokens : static_cast<int>(rows.size())};
+      .num_rows = rows.has_value() ? static_cast<int>(rows->size()) : step_.shape.num_tokens};
   ForRows(operand.num_rows, cols, [&](int begin, int end, int worker) {
     float* const wide = memory_.wide_rows + worker * memory_.wide_stride;
     for (int i = begin; i < end; ++i) {
-      const float* const x = memory_.residual + int64_t{rows.empty() ? i : rows[i]} * cols;
+      const float* const x = memory_.residual + int64_t{rows.has_value() ? (*rows)[i] : i} * cols;
       if (matrix.has_bf16) {
         ops_.rms_norm(x, weight, cols, eps, memory_.normed + i * memory_.hidden_stride);
       }

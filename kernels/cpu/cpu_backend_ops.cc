@@ -108,7 +108,7 @@ void CpuBackend::NormQkvRopeAppend(const QkvArgs& args) {
         "a rope covers head_dim and max_model_len");
   }
   const int num_tokens = step_.shape.num_tokens;
-  Multiply(&GemmKernels::store, matrix, Normed(args.norm, matrix, {}),
+  Multiply(&GemmKernels::store, matrix, Normed(args.norm, matrix),
            {.bias = OptionalVector(args.bias, qkv_size_), .out = memory_.qkv, .ldo = qkv_size_});
 
   const absl::Span<const int32_t> slots = SlotsOf(args.layer);
@@ -204,7 +204,7 @@ void CpuBackend::NormMlpAdd(const MlpArgs& args) {
     to_mlp.out_bf16 = memory_.mlp;
     to_mlp.ldo = memory_.mlp_stride;
   }
-  Multiply(&GemmKernels::silu_mul, gate_up, Normed(args.norm, gate_up, {}), to_mlp);
+  Multiply(&GemmKernels::silu_mul, gate_up, Normed(args.norm, gate_up), to_mlp);
   Multiply(&GemmKernels::add, down, Mlp(down),
            {.bias = OptionalVector(args.down_bias, hidden_size),
             .out = memory_.residual,

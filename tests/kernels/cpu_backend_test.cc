@@ -247,6 +247,48 @@ TEST_P(CpuBackendTest, QuantisedWeightsEqualTheScalarForward) {
   }
 }
 
+// A chunk in the middle of a prompt wants no logits: the head is not computed, and what holds
+// logits (fewer rows than a step has tokens) stays as it was.
+TEST_P(CpuBackendTest, AStepWithoutLogitRowsWritesNoLogits) {
+  const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
+  const ScalarDecoder decoder(spec);
+  CpuBackend backend({GetParam(), ""}, spec.numerics, 2);
+  const Backend::Forward forward = decoder.LoadInto(backend, kMaxModelLen);
+  ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 2, 2, kMaxModelLen}).ok());
+  KvSpec kv;
+  kv.block_size = kBlockSize;
+  kv.num_blocks = 4;
+  kv.groups = {{3, 0}};
+  kv.group_of_layer = {0, 0, 0};
+  kv.index_in_group = {0, 1, 2};
+  kv.block_bytes = 3 * 2 * 2 * kBlockSize * 32 * 2;
+  ASSERT_TRUE(backend.AllocateKv(kv).ok());
+
+  const std::vector<int32_t> ids = RandomTokens(8, spec.shape.vocab_size, 3);
+  const std::vector<int32_t> positions = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<int32_t> slots = {64, 65, 66, 67, 68, 69, 70, 71};
+  const std::vector<int32_t> starts = {0, 8}, tables = {2}, rows = {6, 7}, taps = {0, 1};
+  HostStep step;
+  step.shape = {8, 1, 2, 0};
+  step.token_ids = ids;
+  step.positions = positions;
+  step.slots = slots;
+  step.query_starts = starts;
+  step.block_tables = tables;
+  step.max_blocks = 1;
+  step.logit_rows = rows;
+  step.logit_taps = taps;
+  const StepResult with = backend.Collect(backend.Launch(step, forward)).value();
+  const std::vector<float> logits(with.logits.begin(), with.logits.end());
+  const absl::Span<const float> memory = with.logits;
+  step.shape.num_logit_rows = 0;
+  step.logit_rows = {};
+  step.logit_taps = {};
+  const StepResult without = backend.Collect(backend.Launch(step, forward)).value();
+  EXPECT_TRUE(without.logits.empty());
+  EXPECT_TRUE(SameBits(memory, absl::MakeConstSpan(logits)));
+}
+
 TEST(CpuBackend, RefusesMoreKvThanTheMachineHas) {
   const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   CpuBackend backend({CpuIsa::kReference, ""}, spec.numerics, 1);
