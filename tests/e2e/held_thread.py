@@ -1,5 +1,6 @@
 """Stops one thread of a server, by ptrace: SkipTest where that is not allowed."""
 
+import contextlib
 import ctypes
 import os
 import unittest
@@ -13,10 +14,14 @@ class HeldThread:
     def __init__(self, pid, name):
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        self.tid = None
         for tid in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm:
+            # Threads that loaded the model end meanwhile.
+            with (contextlib.suppress(FileNotFoundError, ProcessLookupError),
+                  open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm):
                 if comm.read().strip() == name:
                     self.tid = int(tid)
+        assert self.tid is not None, f"no thread {name!r} in process {pid}"
         self._ptrace(self.SEIZE)
         self._ptrace(self.INTERRUPT)
         os.waitpid(self.tid, self.WALL)

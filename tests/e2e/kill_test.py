@@ -17,11 +17,12 @@ from held_thread import HeldThread
 from quire_server import (ANSWER_S, START_S, WORK, Server, greedy, smollm2, tiny_model,
                           wait_until)
 
-LONG = 200  # tokens: seconds of work
+LONG = 200  # tokens that a test waits for
+ENDLESS = 1500  # tokens that no machine has computed before the test is done with them
 PROMPT = [1000 + (7 * i) % 5000 for i in range(1000)]
 
 
-def long_request(max_tokens=LONG, prompt=(1, 2, 3)):
+def long_request(max_tokens, prompt=(1, 2, 3)):
     return greedy(list(prompt), max_tokens)
 
 
@@ -60,15 +61,16 @@ def start(*flags, **kwargs):
                   "--max-num-batched-tokens", "32", *flags, **kwargs)
 
 
-def in_state(server, state):
-    """A stream that has brought the server into this state; None where there is none."""
+def in_state(server, state, max_tokens=ENDLESS):
+    """A stream of so many tokens that has brought the server into this state; None where there is
+    none."""
     if state == "idle":
         return None
-    stream = Stream(server, long_request())
+    clock = stream = Stream(server, long_request(ENDLESS if state == "prefill" else max_tokens))
     stream.wait_for("delta")
     if state == "prefill":
         # Another stream's tokens show that there were steps since this one was accepted.
-        clock, stream = stream, Stream(server, long_request(max_tokens=20, prompt=PROMPT))
+        stream = Stream(server, long_request(max_tokens, PROMPT))
         stream.wait_for("accepted")
         for _ in range(3):
             clock.wait_for("delta")
@@ -91,7 +93,7 @@ class KillMatrixTest(unittest.TestCase):
             os.mkfifo(os.path.join(model, "tokenizer.json"))  # nobody writes: loading goes on
             for sent, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
                 with self.subTest(sent), Server(model, wait=False) as server:
-                    answer = server.ask(long_request())
+                    answer = server.ask(long_request(LONG))
                     self.assertEqual(answer.error.code(), grpc.StatusCode.UNAVAILABLE)
                     self.assertEqual(answer.info().reason, "MODEL_LOADING")
                     self.assertTrue(server.is_serving("liveness"))
@@ -102,11 +104,11 @@ class KillMatrixTest(unittest.TestCase):
     def test_a_first_signal_lets_what_runs_finish(self):
         for state in ("idle", "prefill", "decode"):
             with self.subTest(state), start("--drain-timeout", "100") as server:
-                stream = in_state(server, state)
+                stream = in_state(server, state, LONG)
                 server.process.send_signal(signal.SIGTERM)
                 if stream is not None:
                     self.assertEqual(stream.finish(), ("OK", ""))
-                    self.assertEqual(stream.num_tokens(), 20 if state == "prefill" else LONG)
+                    self.assertEqual(stream.num_tokens(), LONG)
                 self.assertEqual(wait_for_exit(server), 0)
 
     def test_what_does_not_finish_in_time_is_told_draining(self):
@@ -133,7 +135,7 @@ class KillMatrixTest(unittest.TestCase):
         for state in ("idle", "prefill", "decode", "draining"):
             with self.subTest(state):
                 with start("--drain-timeout", "100") as server:
-                    before = server.ask(long_request(max_tokens=20))
+                    before = server.ask(long_request(20))
                     stream = in_state(server, state)
                     server.process.kill()
                     self.assertEqual(wait_for_exit(server), -signal.SIGKILL)
@@ -141,7 +143,7 @@ class KillMatrixTest(unittest.TestCase):
                         self.assertEqual(stream.finish()[0], "UNAVAILABLE")
                 with start(listen=server.address) as again:
                     self.assertEqual(again.address, server.address)
-                    self.assertEqual(again.ask(long_request(max_tokens=20)).tokens, before.tokens)
+                    self.assertEqual(again.ask(long_request(20)).tokens, before.tokens)
 
 
 def wait_for_life(server, alive):
@@ -150,8 +152,9 @@ def wait_for_life(server, alive):
 
 class StuckEngineTest(unittest.TestCase):
     def test_it_is_not_alive_until_it_moves_again(self):
+        num_tokens = 1000
         with start("--liveness-timeout", "5s") as server:
-            stream = in_state(server, "decode")
+            stream = in_state(server, "decode", num_tokens)
             held = HeldThread(server.process.pid, "quire-engine")
             wait_for_life(server, False)
             self.assertFalse(server.is_serving())
@@ -160,7 +163,7 @@ class StuckEngineTest(unittest.TestCase):
             wait_for_life(server, True)
             self.assertTrue(server.is_serving())
             self.assertEqual(stream.finish(), ("OK", ""))
-            self.assertEqual(stream.num_tokens(), LONG)
+            self.assertEqual(stream.num_tokens(), num_tokens)
             log = server.log()
         self.assertIn("not alive (--liveness-timeout)", log)
         self.assertRegex(log, r"scheduler: 1 running, 0 waiting")
@@ -190,7 +193,7 @@ class StuckEngineTest(unittest.TestCase):
             self.assertEqual(wait_for_exit(server), 70)
 
     def test_a_signal_gives_a_stuck_engine_no_more_time(self):
-        liveness_s, watchdog_s = 4, 8
+        liveness_s, watchdog_s = 6, 12
         with start("--liveness-timeout", str(liveness_s), "--watchdog-timeout", str(watchdog_s),
                    "--drain-timeout", "1ms") as server:
             held = HeldThread(server.process.pid, "quire-engine")
