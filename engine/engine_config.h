@@ -21,7 +21,7 @@ enum class WeightQuantization : uint8_t { kNone, kInt8, kInt4 };
 struct EngineConfig {
   std::string model_path;  // directory, or .gguf
   std::vector<GgufOverride> gguf_overrides;
-  std::optional<NumericsMode> numerics;  // none: by the machine and the weights' format
+  std::optional<NumericsMode> numerics;  // none: by the weights' format
   WeightQuantization quantize = WeightQuantization::kNone;
   int32_t num_threads = 0;
   int32_t block_size = 32;

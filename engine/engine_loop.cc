@@ -126,6 +126,7 @@ void EngineLoop::Step() {
 }
 
 void EngineLoop::PaceTouching() {
+  if (kv_storage_->touched_blocks() == info_.num_blocks) return;
   const SchedulerStats stats = scheduler_.Stats();
   const int32_t to_spare = kv_storage_->touched_blocks() - stats.blocks_held - stats.blocks_cached;
   // Whoever waits may wait for memory.

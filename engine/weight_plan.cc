@@ -4,8 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-#include "kernels/cpu/weight_packing.h"
-#include "kernels/cpu/weight_store.h"
+#include "kernels/cpu/weight_format.h"
 
 namespace quire {
 namespace {
@@ -39,7 +38,7 @@ std::optional<DType> QuantizeTo(WeightQuantization quantization, MatrixRole role
 absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights) {
   bool quantized = config.quantize != WeightQuantization::kNone;
   ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole) {
-    quantized |= PackedFormatOf(tensor.view.dtype) != PackedFormat::kBf16;
+    quantized |= IsQuantized(tensor.view.dtype);
   });
   WeightPlan plan;
   plan.quantization = config.quantize;

@@ -61,6 +61,9 @@ constexpr DTypeInfo InfoOf(DType dtype) {
   return {"?", 1, 0};
 }
 
+// Whether elements are small integers with scales of their block.
+constexpr bool IsQuantized(DType dtype) { return InfoOf(dtype).block_elems > 1; }
+
 }  // namespace quire
 
 #endif  // QUIRE_KERNELS_DTYPE_H_

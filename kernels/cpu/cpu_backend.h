@@ -96,6 +96,10 @@ class CpuBackend final : public Backend {
   // RMSNorm of the residual, of all rows of the step or of those listed (perhaps none).
   Operand Normed(VectorId norm, const PackedMatrix& matrix,
                  std::optional<absl::Span<const int32_t>> rows = std::nullopt);
+  // All rows of the step, which lie in `bf16`; where the matrix has quantised weights, those of
+  // wide_row, in fp32, become its operand. scratch: [wide_stride].
+  Operand Rows(const PackedMatrix& matrix, const uint16_t* bf16, int64_t stride,
+               absl::FunctionRef<const float*(int row, float* scratch)> wide_row);
   // What attention, and the product of gate and up, left for `matrix`.
   Operand Attended(const PackedMatrix& matrix);
   Operand Mlp(const PackedMatrix& matrix);

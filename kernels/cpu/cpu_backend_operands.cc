@@ -36,37 +36,35 @@ CpuBackend::Operand CpuBackend::Normed(VectorId norm, const PackedMatrix& matrix
   return operand;
 }
 
-CpuBackend::Operand CpuBackend::Attended(const PackedMatrix& matrix) {
+CpuBackend::Operand CpuBackend::Rows(
+    const PackedMatrix& matrix, const uint16_t* bf16, int64_t stride,
+    absl::FunctionRef<const float*(int row, float* scratch)> wide_row) {
   const int cols = matrix.cols;
-  const Operand operand = {.bf16 = memory_.attended,
-                           .stride = memory_.attended_stride,
+  const Operand operand = {.bf16 = bf16,
+                           .stride = stride,
                            .quantized = memory_.ForDepth(cols),
                            .num_rows = step_.shape.num_tokens};
   if (!matrix.has_quantized) return operand;
   ForRows(operand.num_rows, cols, [&](int begin, int end, int worker) {
-    float* const wide = memory_.wide_rows + worker * memory_.wide_stride;
+    float* const scratch = memory_.wide_rows + worker * memory_.wide_stride;
     for (int row = begin; row < end; ++row) {
-      ops_.widen_row(operand.bf16 + row * operand.stride, cols, wide);
-      QuantizeInto(operand.quantized, row, wide, cols);
+      QuantizeInto(operand.quantized, row, wide_row(row, scratch), cols);
     }
   });
   return operand;
 }
 
-CpuBackend::Operand CpuBackend::Mlp(const PackedMatrix& matrix) {
-  const int cols = matrix.cols;
-  const Operand operand = {.bf16 = memory_.mlp,
-                           .stride = memory_.mlp_stride,
-                           .quantized = memory_.ForDepth(cols),
-                           .num_rows = step_.shape.num_tokens};
-  if (!matrix.has_quantized) return operand;
-  QUIRE_CHECK(!matrix.has_bf16, "down is one tensor of the file");
-  ForRows(operand.num_rows, cols, [&](int begin, int end, int) {
-    for (int row = begin; row < end; ++row) {
-      QuantizeInto(operand.quantized, row, memory_.wide_mlp + int64_t{row} * cols, cols);
-    }
+CpuBackend::Operand CpuBackend::Attended(const PackedMatrix& matrix) {
+  return Rows(matrix, memory_.attended, memory_.attended_stride, [&](int row, float* scratch) {
+    ops_.widen_row(memory_.attended + row * memory_.attended_stride, matrix.cols, scratch);
+    return scratch;
   });
-  return operand;
+}
+
+CpuBackend::Operand CpuBackend::Mlp(const PackedMatrix& matrix) {
+  QUIRE_CHECK(!(matrix.has_quantized && matrix.has_bf16), "down is one tensor of the file");
+  return Rows(matrix, memory_.mlp, memory_.mlp_stride,
+              [&](int row, float*) { return memory_.wide_mlp + int64_t{row} * matrix.cols; });
 }
 
 }  // namespace quire

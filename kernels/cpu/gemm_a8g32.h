@@ -10,6 +10,7 @@
 #include "kernels/cpu/gemm_a8g32_unpack.h"
 #include "kernels/cpu/gemm_epilogue.h"
 #include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/row_tiles.h"
 #include "kernels/cpu/vec16.h"
 
 namespace quire {
@@ -122,7 +123,7 @@ __attribute__((noinline)) void MultiplyPanel(const QuantizedRows& rows, int num_
     UnpackPiece<kFormat>(panel, piece_groups, &piece);
     panel += kPieceGroups / kQuant.groups_per_span * kQuant.SpanBytes();
     const PieceArgs<kFormat> args = {piece, rows, group, piece_groups, c};
-    ForRowTiles(num_rows, [&]<int R>(int row) { MultiplyRows<kFormat, R>(args, row); });
+    ForTilesOf<kTileRows>(num_rows, [&]<int R>(int row) { MultiplyRows<kFormat, R>(args, row); });
   }
 }
 

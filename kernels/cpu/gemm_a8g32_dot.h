@@ -24,13 +24,6 @@ inline constexpr int kTileRows = 1;
 inline constexpr int kTileVectors = 1;
 #endif
 
-// Calls fn<R>(row) for tiles of R rows that cover [0, num_rows).
-template <int R = kTileRows, typename Fn>
-QUIRE_INLINE void ForRowTiles(int num_rows, Fn fn, int row = 0) {
-  for (; row + R <= num_rows; row += R) fn.template operator()<R>(row);
-  if constexpr (R > 1) ForRowTiles<R - 1>(num_rows, fn, row);
-}
-
 // What DotQuads reads: kQuads quads of 16 * kTileVectors columns, and of R rows.
 struct DotArgs {
   const uint8_t* w;      // [planes][kQuads][kPanelCols][4], at the first of the columns

@@ -22,7 +22,6 @@ inline constexpr bool kSplitsBytes = false;
 #endif
 
 inline constexpr int kPieceGroups = 8;
-inline constexpr int kQuadBytes = 4 * kPanelCols;  // one quad of each column
 
 // Up to kPieceGroups groups of one panel.
 template <PackedFormat kFormat>
@@ -38,22 +37,8 @@ struct Piece {
 };
 
 // 64 bytes: one quad of 16 columns.
-QUIRE_INLINE I32x16 LoadQuads(const uint8_t* p) {
-#if defined(__AVX2__)
-  return LoadInt(reinterpret_cast<const int32_t*>(p));
-#else
-  I32x16 quads;
-  __builtin_memcpy(&quads, p, sizeof(quads));
-  return quads;
-#endif
-}
-QUIRE_INLINE void StoreQuads(uint8_t* p, I32x16 quads) {
-#if defined(__AVX2__)
-  StoreInt(reinterpret_cast<int32_t*>(p), quads);
-#else
-  __builtin_memcpy(p, &quads, sizeof(quads));
-#endif
-}
+QUIRE_INLINE I32x16 LoadQuads(const uint8_t* p) { return LoadBits(p); }
+QUIRE_INLINE void StoreQuads(uint8_t* p, I32x16 quads) { StoreBits(p, quads); }
 
 QUIRE_INLINE F32x16 LoadHalf16(const uint8_t* p) {
   uint16_t halves[16];

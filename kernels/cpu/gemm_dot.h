@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "kernels/cpu/row_tiles.h"
 #include "kernels/cpu/vec16.h"
 
 namespace quire {
@@ -29,25 +30,9 @@ QUIRE_INLINE constexpr int TileVectors(int num_rows) {
 // Vectors of the tile with one row, the widest.
 inline constexpr int kRowVectors = TileVectors(1);
 
-// Calls fn<R>(row) for tiles of R rows that cover [0, num_rows).
 template <typename Fn>
 QUIRE_INLINE void ForRowTiles(int num_rows, Fn fn) {
-  int row = 0;
-  for (; row + kTileRows <= num_rows; row += kTileRows) fn.template operator()<kTileRows>(row);
-  switch (num_rows - row) {
-    case 1:
-      return fn.template operator()<1>(row);
-    case 2:
-      return fn.template operator()<2>(row);
-    case 3:
-      return fn.template operator()<3>(row);
-#if defined(__AVX512BF16__)
-    case 4:
-      return fn.template operator()<4>(row);
-    case 5:
-      return fn.template operator()<5>(row);
-#endif
-  }
+  ForTilesOf<kTileRows>(num_rows, fn);
 }
 
 QUIRE_INLINE I32x16 BroadcastPair(const uint16_t* p) {
@@ -56,15 +41,7 @@ QUIRE_INLINE I32x16 BroadcastPair(const uint16_t* p) {
   return BroadcastInt(pair);
 }
 
-QUIRE_INLINE I32x16 LoadPairs(const uint16_t* p) {
-#if defined(__AVX2__)
-  return LoadInt(reinterpret_cast<const int32_t*>(p));
-#else
-  I32x16 pairs;
-  __builtin_memcpy(&pairs, p, sizeof(pairs));
-  return pairs;
-#endif
-}
+QUIRE_INLINE I32x16 LoadPairs(const uint16_t* p) { return LoadBits(p); }
 
 // Asks for the cache line of `p` to be brought into the L2 cache.
 QUIRE_INLINE void Fetch(const uint16_t* p) { __builtin_prefetch(p, /*rw=*/0, /*locality=*/2); }

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/cpu/bf16_dot_check.h"
-#include "kernels/cpu/tile_dot_check.h"
 
 namespace quire {
 namespace {

@@ -36,6 +36,7 @@ inline constexpr int kNumPackedFormats = 9;
 inline constexpr int kPanelCols = 32;
 inline constexpr int kGroupDepth = 32;  // elements of k with one scale of activations
 inline constexpr int kGroupQuads = 8;
+inline constexpr int kQuadBytes = 4 * kPanelCols;  // one quad of each column
 
 enum class ScaleKind : uint8_t { kHalf, kSixBits, kInt8 };
 

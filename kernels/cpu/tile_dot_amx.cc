@@ -1,5 +1,5 @@
 #include "kernels/cpu/amx_tiles.h"
-#include "kernels/cpu/tile_dot_check.h"
+#include "kernels/cpu/bf16_dot_check.h"
 
 namespace quire {
 

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "kernels/cpu/six_bits.h"
 #include "kernels/cpu/unpack.h"
 
 namespace quire {
@@ -17,26 +18,13 @@ inline namespace QUIRE_ISA {
 
 inline constexpr int kBlockOfK = 256;
 
-// The 6-bit scale and minimum of part `part` (of 8) of a Q4_K or Q5_K block, from its 12 bytes: the
-// first four of each lie in the low bits of bytes 0-3 and 4-7; of the others, bytes 8-11 have the
-// low four bits and the upper ends of bytes 0-7 the rest.
-struct ScaleAndMin {
-  int scale;
-  int min;
-};
-QUIRE_INLINE ScaleAndMin SixBits(const uint8_t* bytes, int part) {
-  if (part < 4) return {bytes[part] & 63, bytes[part + 4] & 63};
-  return {(bytes[part + 4] & 15) | (bytes[part - 4] >> 6) << 4,
-          (bytes[part + 4] >> 4) | (bytes[part] >> 6) << 4};
-}
-
 // Both products are exact in fp32: 11 bits times 6.
 struct PartScale {
   F32x16 scale;
   F32x16 min;  // to be added
 };
 QUIRE_INLINE PartScale ScaleOfPart(float d, float dmin, const uint8_t* bytes, int part) {
-  const ScaleAndMin six = SixBits(bytes, part);
+  const SixBitPair six = SixBits(bytes, part);
   return {Broadcast(d * static_cast<float>(six.scale)),
           Broadcast(-(dmin * static_cast<float>(six.min)))};
 }

@@ -38,6 +38,24 @@ QUIRE_INLINE F32x16 Zero16() { return Broadcast(0.0f); }
 
 QUIRE_INLINE F32x16 Abs(F32x16 x) { return AsFloat(AsInt(x) & BroadcastInt(0x7fffffff)); }
 
+// 64 bytes of any type.
+QUIRE_INLINE I32x16 LoadBits(const void* p) {
+#if defined(__AVX2__)
+  return LoadInt(static_cast<const int32_t*>(p));
+#else
+  I32x16 bits;
+  __builtin_memcpy(&bits, p, sizeof(bits));
+  return bits;
+#endif
+}
+QUIRE_INLINE void StoreBits(void* p, I32x16 bits) {
+#if defined(__AVX2__)
+  StoreInt(static_cast<int32_t*>(p), bits);
+#else
+  __builtin_memcpy(p, &bits, sizeof(bits));
+#endif
+}
+
 QUIRE_INLINE Mask16 IsNan(F32x16 a) { return NotEqual(a, a); }
 
 // Infinities and NaNs have all bits of the exponent set.

@@ -7,11 +7,11 @@
 #include "kernels/check.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/f16.h"
+#include "kernels/cpu/six_bits.h"
+#include "kernels/cpu/weight_format.h"
 
 namespace quire {
 namespace {
-
-constexpr int kQuadBytes = 4 * kPanelCols;
 
 // ---- what a block of a file holds (ggml's formats; reference/unpack.h describes them) ----
 
@@ -126,20 +126,12 @@ uint32_t GetSixBits(const uint8_t* words, int i) {
   return GetWord(words, 0) >> 30 | GetWord(words, 1) >> 30 << 2 | GetWord(words, 2) >> 30 << 4;
 }
 
-// From the 12 bytes of a Q4_K or Q5_K block, which have four numbers of each kind in the low bits
-// of their first eight; the other four follow from the last four bytes and the upper bits.
+// From the 12 bytes of a Q4_K or Q5_K block.
 void PutSixBits(const uint8_t* bytes, uint8_t* words) {
   uint32_t packed[3] = {};
   for (int i = 0; i < 16; ++i) {
-    const int part = i % 8;
-    uint32_t number;
-    if (part < 4) {
-      number = bytes[i < 8 ? part : part + 4] & 63;
-    } else if (i < 8) {
-      number = (bytes[part + 4] & 15) | bytes[part - 4] >> 6 << 4;
-    } else {
-      number = bytes[part + 4] >> 4 | bytes[part] >> 6 << 4;
-    }
+    const SixBitPair pair = SixBits(bytes, i % 8);
+    const auto number = static_cast<uint32_t>(i < 8 ? pair.scale : pair.min);
     if (i < 15) {
       packed[PlaceOfSixBits(i).word] |= number << PlaceOfSixBits(i).shift;
     } else {
@@ -203,33 +195,6 @@ ScaleAndMin GetScale(QuantFormat quant, const uint8_t* scales, int column, int g
 }
 
 }  // namespace
-
-PackedFormat PackedFormatOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF8E4M3:
-      break;
-    case DType::kQ4_0:
-      return PackedFormat::kU4;
-    case DType::kQ4_1:
-      return PackedFormat::kU4Min;
-    case DType::kQ5_0:
-      return PackedFormat::kU5;
-    case DType::kQ5_1:
-      return PackedFormat::kU5Min;
-    case DType::kQ8_0:
-      return PackedFormat::kU8;
-    case DType::kQ4_K:
-      return PackedFormat::kQ4K;
-    case DType::kQ5_K:
-      return PackedFormat::kQ5K;
-    case DType::kQ6_K:
-      return PackedFormat::kQ6K;
-  }
-  return PackedFormat::kBf16;
-}
 
 void PackBf16Panel(const uint16_t* rows, int64_t row_stride, int num_rows, int k, uint8_t* panel) {
   auto* out = reinterpret_cast<uint16_t*>(panel);

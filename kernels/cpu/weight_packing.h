@@ -11,9 +11,6 @@
 
 namespace quire {
 
-// What holds a file's quantised numbers without loss; kBf16 for types that are not quantised.
-PackedFormat PackedFormatOf(DType dtype);
-
 // bf16 rows [num_rows, k], row i starting at rows + i * row_stride. REQUIRES: num_rows in [1, 32].
 void PackBf16Panel(const uint16_t* rows, int64_t row_stride, int num_rows, int k, uint8_t* panel);
 

@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/reference/unpack.h"
+#include "kernels/cpu/weight_format.h"
 #include "kernels/cpu/weight_packing.h"
 #include "kernels/cpu/weight_quantization.h"
 
@@ -32,15 +33,6 @@ void CheckPart(const MatrixPart& part, int64_t rows, int64_t cols) {
               "rotary rows come in whole heads");
 }
 
-// What a part's rows become. A depth that does not fill groups stays bf16.
-PackedFormat FormatOf(NumericsMode mode, DType dtype, std::optional<DType> quantize_to,
-                      int64_t cols) {
-  if (mode != NumericsMode::kA8g32) return PackedFormat::kBf16;
-  const PackedFormat own = PackedFormatOf(dtype);
-  if (own != PackedFormat::kBf16 || !quantize_to.has_value() || cols % kGroupDepth != 0) return own;
-  return PackedFormatOf(*quantize_to);
-}
-
 // Which part row `row` of all of them lies in, and where.
 struct RowPlace {
   const MatrixPart& part;
@@ -58,14 +50,8 @@ const uint8_t* RowData(const WeightView& view, int64_t row) {
 
 }  // namespace
 
-int64_t PackedWeightBytes(NumericsMode mode, DType dtype, std::optional<DType> quantize_to,
-                          int64_t rows, int64_t cols) {
-  const PackedFormat format = FormatOf(mode, dtype, quantize_to, cols);
-  return (rows + kPanelCols - 1) / kPanelCols * PanelBytes(format, static_cast<int>(cols));
-}
-
 PackedFormat WeightStore::FormatOf(const MatrixPart& part) const {
-  return quire::FormatOf(mode_, part.view.dtype, part.quantize_to, part.view.cols);
+  return HeldFormatOf(mode_, part.view.dtype, part.quantize_to, part.view.cols);
 }
 
 absl::StatusOr<uint8_t*> WeightStore::TakePanels(PackedFormat format, int64_t num_panels,
@@ -149,7 +135,7 @@ void WeightStore::PackPanel(PackedFormat format, absl::Span<const MatrixPart> pa
     const RowPlace place = FindRow(parts, begin + i);
     const WeightView& view = place.part.view;
     rows[i] = RowData(view, place.file_row);
-    if (PackedFormatOf(view.dtype) != PackedFormat::kBf16) continue;
+    if (IsQuantized(view.dtype)) continue;
     dtype = *place.part.quantize_to;
     UnpackFileRow(view, place.file_row, scratch.bf16.data());
     ops_.widen_row(scratch.bf16.data(), cols, scratch.wide.data());

@@ -98,11 +98,6 @@ class WeightStore {
   int64_t bytes_ = 0;
 };
 
-// Bytes of the panels that a weight [rows, cols] of a file takes in a mode, rows rounded up to
-// whole panels. `quantize_to`: as MatrixPart's.
-int64_t PackedWeightBytes(NumericsMode mode, DType dtype, std::optional<DType> quantize_to,
-                          int64_t rows, int64_t cols);
-
 }  // namespace quire
 
 #endif  // QUIRE_KERNELS_CPU_WEIGHT_STORE_H_

@@ -18,6 +18,37 @@
 namespace quire {
 namespace {
 
+// Memory for the layers of OddSpec without windows.
+KvSpec OneGroup(int num_blocks) {
+  KvSpec kv;
+  kv.block_size = kBlockSize;
+  kv.num_blocks = num_blocks;
+  kv.groups = {{3, 0}};
+  kv.group_of_layer = {0, 0, 0};
+  kv.index_in_group = {0, 1, 2};
+  kv.block_bytes = 3 * 2 * 2 * kBlockSize * 32 * 2;
+  return kv;
+}
+
+// A step with the first eight tokens of a sequence, in block 2; logits are up to the test.
+struct EightTokens {
+  explicit EightTokens(int vocab_size) : ids(RandomTokens(8, vocab_size, 3)) {
+    step.shape = {8, 1, 0, 0};
+    step.token_ids = ids;
+    step.positions = positions;
+    step.slots = slots;
+    step.query_starts = starts;
+    step.block_tables = tables;
+    step.max_blocks = 1;
+  }
+
+  const std::vector<int32_t> ids;
+  const std::vector<int32_t> positions = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<int32_t> slots = {64, 65, 66, 67, 68, 69, 70, 71};
+  const std::vector<int32_t> starts = {0, 8}, tables = {2};
+  HostStep step;
+};
+
 class CpuBackendTest : public IsaTest {
  protected:
   // The logits of all tokens, in order, are those of the scalar decoder.
@@ -191,27 +222,12 @@ TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
   CpuBackend backend({GetParam(), ""}, spec.numerics, 2);
   const Backend::Forward forward = decoder.LoadInto(backend, kMaxModelLen);
   ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 16, 2, kMaxModelLen}).ok());
-  KvSpec kv;
-  kv.block_size = kBlockSize;
-  kv.num_blocks = 4;
-  kv.groups = {{3, 0}};
-  kv.group_of_layer = {0, 0, 0};
-  kv.index_in_group = {0, 1, 2};
-  kv.block_bytes = 3 * 2 * 2 * kBlockSize * 32 * 2;
-  ASSERT_TRUE(backend.AllocateKv(kv).ok());
+  ASSERT_TRUE(backend.AllocateKv(OneGroup(4)).ok());
 
-  const std::vector<int32_t> ids = RandomTokens(8, spec.shape.vocab_size, 3);
-  const std::vector<int32_t> positions = {0, 1, 2, 3, 4, 5, 6, 7};
-  const std::vector<int32_t> slots = {64, 65, 66, 67, 68, 69, 70, 71};
-  const std::vector<int32_t> starts = {0, 8}, tables = {2}, rows = {1, 4, 6, 7}, taps = {1, 3};
-  HostStep step;
-  step.shape = {8, 1, 4, 0};
-  step.token_ids = ids;
-  step.positions = positions;
-  step.slots = slots;
-  step.query_starts = starts;
-  step.block_tables = tables;
-  step.max_blocks = 1;
+  EightTokens tokens(spec.shape.vocab_size);
+  HostStep& step = tokens.step;
+  const std::vector<int32_t> rows = {1, 4, 6, 7}, taps = {1, 3};
+  step.shape.num_logit_rows = 4;
   step.logit_rows = rows;
   step.logit_taps = taps;
   std::vector<float> logits;
@@ -255,27 +271,12 @@ TEST_P(CpuBackendTest, AStepWithoutLogitRowsWritesNoLogits) {
   CpuBackend backend({GetParam(), ""}, spec.numerics, 2);
   const Backend::Forward forward = decoder.LoadInto(backend, kMaxModelLen);
   ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 2, 2, kMaxModelLen}).ok());
-  KvSpec kv;
-  kv.block_size = kBlockSize;
-  kv.num_blocks = 4;
-  kv.groups = {{3, 0}};
-  kv.group_of_layer = {0, 0, 0};
-  kv.index_in_group = {0, 1, 2};
-  kv.block_bytes = 3 * 2 * 2 * kBlockSize * 32 * 2;
-  ASSERT_TRUE(backend.AllocateKv(kv).ok());
+  ASSERT_TRUE(backend.AllocateKv(OneGroup(4)).ok());
 
-  const std::vector<int32_t> ids = RandomTokens(8, spec.shape.vocab_size, 3);
-  const std::vector<int32_t> positions = {0, 1, 2, 3, 4, 5, 6, 7};
-  const std::vector<int32_t> slots = {64, 65, 66, 67, 68, 69, 70, 71};
-  const std::vector<int32_t> starts = {0, 8}, tables = {2}, rows = {6, 7}, taps = {0, 1};
-  HostStep step;
-  step.shape = {8, 1, 2, 0};
-  step.token_ids = ids;
-  step.positions = positions;
-  step.slots = slots;
-  step.query_starts = starts;
-  step.block_tables = tables;
-  step.max_blocks = 1;
+  EightTokens tokens(spec.shape.vocab_size);
+  HostStep& step = tokens.step;
+  const std::vector<int32_t> rows = {6, 7}, taps = {0, 1};
+  step.shape.num_logit_rows = 2;
   step.logit_rows = rows;
   step.logit_taps = taps;
   const StepResult with = backend.Collect(backend.Launch(step, forward)).value();
@@ -293,14 +294,7 @@ TEST(CpuBackend, RefusesMoreKvThanTheMachineHas) {
   const ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/false);
   CpuBackend backend({CpuIsa::kReference, ""}, spec.numerics, 1);
   ASSERT_TRUE(backend.Reserve(spec.shape, {16, 2, 16, 2, kMaxModelLen}).ok());
-  KvSpec kv;
-  kv.block_size = kBlockSize;
-  kv.num_blocks = 1 << 30;
-  kv.groups = {{3, 0}};
-  kv.group_of_layer = {0, 0, 0};
-  kv.index_in_group = {0, 1, 2};
-  kv.block_bytes = 3 * 2 * 2 * kBlockSize * 32 * 2;
-  const absl::Status status = backend.AllocateKv(kv);
+  const absl::Status status = backend.AllocateKv(OneGroup(1 << 30));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(status.message()).find("26388279066624"), std::string::npos)
       << status.message();

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/cpu/weight_format.h"
 #include "kernels/cpu/weight_packing.h"
 #include "kernels/tensor.h"
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/reference/unpack.h"
+#include "kernels/cpu/weight_format.h"
 #include "kernels/cpu/weight_quantization.h"
 #include "tests/kernels/bits.h"
 #include "tests/kernels/quantized_weight.h"

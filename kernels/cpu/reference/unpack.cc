@@ -128,7 +128,7 @@ void Dequantize(const WeightView& view, int64_t row, float* out) {
       reinterpret_cast<const uint8_t*>(view.data) + row * blocks_per_row * info.block_bytes;
   for (int64_t i = 0; i < view.cols; ++i) {
     const uint8_t* block = blocks + i / info.block_elems * info.block_bytes;
-    if (info.block_elems > 1) {
+    if (IsQuantized(view.dtype)) {
       const Quant quant = QuantOf(view.dtype, block, static_cast<int>(i % info.block_elems));
       out[i] = std::fma(static_cast<float>(quant.q), quant.scale, quant.min);
     } else {
