@@ -16,70 +16,71 @@
 namespace quire {
 inline namespace QUIRE_ISA {
 
-// Rows that are multiplied by one unpacked piece: their sums, and their part of the activations,
-// stay in the L2 cache.
+// Groups of k that all rows are multiplied by before the next ones: their weights stay in the L1
+// cache. Whole spans.
+inline constexpr int kPieceGroups = 8;
+// Rows that are multiplied by one piece: their sums, and their part of the activations, stay in the
+// L2 cache.
 inline constexpr int kQuantBlockRows = 192;
 
-// Where a piece meets rows: groups [first_group, first_group + num_groups) of k.
+// Groups [first_group, first_group + num_groups) of k of one panel.
 template <PackedFormat kFormat>
 struct PieceArgs {
-  const Piece<kFormat>& piece;
+  const uint8_t* groups;
+  const SpanScales<kFormat>& scales;
   QuantizedRows rows;  // at the block's first row
   int first_group;
   int num_groups;
   float* c;  // [rows, kBlockCols], at the panel's first column
 };
 
-// One group of R rows and C vectors of columns from `column` on: acc = fma(scale_a * scale_w, dot,
-// acc) for each scale, then fma(min_w, scale_a * sum, acc).
+// One group of R rows and C vectors of columns: acc = fma(scale_a * scale_w, dot, acc) for each
+// scale, then fma(min_w, scale_a * sum, acc). rows: at the first row and the group.
 template <PackedFormat kFormat, int R, int C>
-QUIRE_INLINE void MultiplyGroup(const PieceArgs<kFormat>& args, int row, int column, int g,
+QUIRE_INLINE void MultiplyGroup(const GroupColumns<kFormat>& group, const QuantizedRows& rows,
                                 F32x16 (&acc)[R][C]) {
-  using P = Piece<kFormat>;
-  constexpr int kQuads = kGroupQuads / P::kScales;
-  constexpr int kOffsetBits = __builtin_ctz(P::kQuant.offset | 1 << 30);
-  static_assert(P::kQuant.offset == 0 || P::kQuant.offset == 1 << kOffsetBits);
-  const RowGroup* const groups =
-      args.rows.groups + row * args.rows.group_stride + args.first_group + g;
-  const int8_t* const a =
-      args.rows.q + row * args.rows.q_stride + (args.first_group + g) * kGroupDepth;
-#pragma GCC unroll 2
-  for (int part = 0; part < P::kScales; ++part) {
+  constexpr int kScales = GroupColumns<kFormat>::kScales;
+  constexpr QuantFormat kQuant = QuantOf(kFormat);
+  constexpr int kQuads = kGroupQuads / kScales;
+  constexpr int kOffset = kSigned<kQuant.bits> ? 0 : kQuant.offset;
+  constexpr int kOffsetBits = __builtin_ctz(kOffset | 1 << 30);
+  static_assert(kOffset == 0 || kOffset == 1 << kOffsetBits);
+  Unrolled<kScales>([&]<int kPart>() __attribute__((always_inline)) {
     I32x16 dot[R][C] = {};
-    DotQuads<P::kQuant.bits, kQuads, R, C>(
-        {.w = args.piece.quads[g][0] + part * kQuads * kQuadBytes + column * 4,
-         .plane_stride = kGroupQuads * kQuadBytes,
-         .a = a + part * kQuads * 4,
-         .lda = args.rows.q_stride},
+    DotQuads<kQuant.bits, kQuads, R, C>(
+        {.a = rows.q + kPart * kQuads * 4, .lda = rows.q_stride},
+        [&]<int kQuad>(int c) __attribute__((always_inline)) {
+          return group.template Quads<kPart * kQuads + kQuad>(c);
+        },
         dot);
-    if constexpr (P::kQuant.offset > 0) {
+    if constexpr (kOffset > 0) {
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const RowGroup& group = groups[r * args.rows.group_stride];
-        const I32x16 sum = BroadcastInt(P::kScales == 1 ? group.sum
-                                        : part == 0     ? group.sum_of_half
-                                                        : group.sum - group.sum_of_half);
+        const RowGroup& of_row = rows.groups[r * rows.group_stride];
+        const I32x16 sum = BroadcastInt(kScales == 1 ? of_row.sum
+                                        : kPart == 0 ? of_row.sum_of_half
+                                                     : of_row.sum - of_row.sum_of_half);
 #pragma GCC unroll 2
         for (int c = 0; c < C; ++c) dot[r][c] = dot[r][c] - ShiftLeft<kOffsetBits>(sum);
       }
     }
 #pragma GCC unroll 2
     for (int c = 0; c < C; ++c) {
-      const F32x16 scale_w = Load(args.piece.scale[g][part] + column + c * 16);
+      const F32x16 scale_w = group.Scale(kPart, c);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const F32x16 scale = Broadcast(groups[r * args.rows.group_stride].scale) * scale_w;
+        const F32x16 scale = Broadcast(rows.groups[r * rows.group_stride].scale) * scale_w;
         acc[r][c] = Fma(scale, ToFloat(dot[r][c]), acc[r][c]);
       }
     }
-  }
-  if constexpr (P::kQuant.has_min) {
+  });
+  if constexpr (kQuant.has_min) {
 #pragma GCC unroll 2
     for (int c = 0; c < C; ++c) {
-      const F32x16 min = Load(args.piece.min[g] + column + c * 16);
+      const F32x16 min = group.Min(c);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const float sum = groups[r * args.rows.group_stride].scaled_sum;
+        const float sum = rows.groups[r * rows.group_stride].scaled_sum;
         acc[r][c] = Fma(min, Broadcast(sum), acc[r][c]);
       }
     }
@@ -88,8 +89,12 @@ QUIRE_INLINE void MultiplyGroup(const PieceArgs<kFormat>& args, int row, int col
 
 template <PackedFormat kFormat, int R>
 QUIRE_INLINE void MultiplyRows(const PieceArgs<kFormat>& args, int row) {
+  constexpr QuantFormat kQuant = QuantOf(kFormat);
+  constexpr int kGroupStride = kQuant.SpanBytes() / kQuant.groups_per_span;
+  constexpr int kPasses = kPanelCols / (16 * kTileVectors);
 #pragma GCC unroll 1
-  for (int column = 0; column < kPanelCols; column += 16 * kTileVectors) {
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const int column = pass * 16 * kTileVectors;
     float* const c = args.c + row * kBlockCols + column;
     F32x16 acc[R][kTileVectors];
 #pragma GCC unroll 8
@@ -99,9 +104,21 @@ QUIRE_INLINE void MultiplyRows(const PieceArgs<kFormat>& args, int row) {
         acc[r][i] = args.first_group == 0 ? Zero16() : Load(c + r * kBlockCols + i * 16);
       }
     }
+    QuantizedRows rows = args.rows;
+    rows.q += row * rows.q_stride + args.first_group * kGroupDepth;
+    rows.groups += row * rows.group_stride + args.first_group;
 #pragma GCC unroll 1
     for (int g = 0; g < args.num_groups; ++g) {
-      MultiplyGroup<kFormat, R, kTileVectors>(args, row, column, g, acc);
+      // The first tile brings the weights, each pass its share of the lines.
+      if (row == 0) FetchAhead<kPasses>(args.groups + g * kGroupStride + pass * 64, kGroupStride);
+      MultiplyGroup<kFormat>({.group = args.groups + g * kQuant.GroupBytes() +
+                                       (kQuant.groups_per_span == 1 ? g * kQuant.ScaleBytes() : 0),
+                              .scales = args.scales,
+                              .g = g,
+                              .column = column},
+                             rows, acc);
+      rows.q += kGroupDepth;
+      ++rows.groups;
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -116,14 +133,19 @@ template <PackedFormat kFormat>
 __attribute__((noinline)) void MultiplyPanel(const QuantizedRows& rows, int num_rows,
                                              const uint8_t* panel, int num_groups, float* c) {
   constexpr QuantFormat kQuant = QuantOf(kFormat);
-  Piece<kFormat> piece;
+  constexpr int kSpans = kPieceGroups / kQuant.groups_per_span;
+  SpanScales<kFormat> scales;
   for (int group = 0; group < num_groups; group += kPieceGroups) {
     const int rest = num_groups - group;
-    const int piece_groups = rest < kPieceGroups ? rest : kPieceGroups;
-    UnpackPiece<kFormat>(panel, piece_groups, &piece);
-    panel += kPieceGroups / kQuant.groups_per_span * kQuant.SpanBytes();
-    const PieceArgs<kFormat> args = {piece, rows, group, piece_groups, c};
+    UnpackScales<kFormat>(panel + kQuant.groups_per_span * kQuant.GroupBytes(), &scales);
+    const PieceArgs<kFormat> args = {.groups = panel,
+                                     .scales = scales,
+                                     .rows = rows,
+                                     .first_group = group,
+                                     .num_groups = rest < kPieceGroups ? rest : kPieceGroups,
+                                     .c = c};
     ForTilesOf<kTileRows>(num_rows, [&]<int R>(int row) { MultiplyRows<kFormat, R>(args, row); });
+    panel += kSpans * kQuant.SpanBytes();
   }
 }
 

@@ -2,7 +2,7 @@
 #define QUIRE_KERNELS_CPU_GEMM_A8G32_DOT_H_
 
 // The integer dot products of the mode a8g32: exact, so every instruction set may add in its own
-// order. Weights are unsigned bytes of kBits bits, activations signed bytes.
+// order. Weights are bytes that use kBits bits, activations signed bytes.
 
 #include <stdint.h>
 
@@ -24,13 +24,20 @@ inline constexpr int kTileRows = 1;
 inline constexpr int kTileVectors = 1;
 #endif
 
-// What DotQuads reads: kQuads quads of 16 * kTileVectors columns, and of R rows.
-struct DotArgs {
-  const uint8_t* w;      // [planes][kQuads][kPanelCols][4], at the first of the columns
-  int64_t plane_stride;  // bytes, where elements are cut in two planes of nibbles
-  const int8_t* a;       // [R, lda]
+// What DotQuads reads of R rows.
+struct DotRows {
+  const int8_t* a;  // [R, lda], at the first of kQuads quads
   int64_t lda;
 };
+
+// fn<i>() for i in [0, kEnd), unrolled.
+template <int kEnd, typename Fn>
+QUIRE_INLINE void Unrolled(Fn fn) {
+  if constexpr (kEnd > 0) {
+    Unrolled<kEnd - 1>(fn);
+    fn.template operator()<kEnd - 1>();
+  }
+}
 
 QUIRE_INLINE int32_t LoadQuad(const int8_t* p) {
   int32_t quad;
@@ -38,92 +45,111 @@ QUIRE_INLINE int32_t LoadQuad(const int8_t* p) {
   return quad;
 }
 
+// DotQuads: dot[r][c] += the products of kQuads quads of row r with those of 16 columns,
+// quads<i>(c): bytes without sign, or with one where kSigned says so.
+
 #if defined(__AVX512VNNI__)
 
-// dot[r][c] += sums of products.
-template <int kBits, int kQuads, int R, int C>
-QUIRE_INLINE void DotQuads(const DotArgs& args, I32x16 (&dot)[R][C]) {
-#pragma GCC unroll 8
-  for (int quad = 0; quad < kQuads; ++quad) {
-    __m512i w[C];
+template <int kBits>
+inline constexpr bool kSigned = false;
+
+template <int kBits, int kQuads, int R, int C, typename Quads>
+QUIRE_INLINE void DotQuads(DotRows rows, Quads quads, I32x16 (&dot)[R][C]) {
+  Unrolled<kQuads>([&]<int kQuad>() __attribute__((always_inline)) {
+    I32x16 w[C];
 #pragma GCC unroll 2
-    for (int c = 0; c < C; ++c) {
-      w[c] = _mm512_load_si512(args.w + (quad * kPanelCols + c * 16) * 4);
-    }
+    for (int c = 0; c < C; ++c) w[c] = quads.template operator()<kQuad>(c);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const __m512i a = _mm512_set1_epi32(LoadQuad(args.a + r * args.lda + 4 * quad));
+      const __m512i a = _mm512_set1_epi32(LoadQuad(rows.a + r * rows.lda + 4 * kQuad));
 #pragma GCC unroll 2
-      for (int c = 0; c < C; ++c) dot[r][c].v = _mm512_dpbusd_epi32(dot[r][c].v, w[c], a);
+      for (int c = 0; c < C; ++c) dot[r][c].v = _mm512_dpbusd_epi32(dot[r][c].v, w[c].v, a);
     }
-  }
+  });
 }
 
 #elif defined(__AVX2__)
 
-// How many products of two pairs fit 16 bits: 127 * 2 * (2^kBits - 1) each. For 8 bits, cut in two
-// nibbles, as for 4.
+// VPMADDUBSW adds two products in 16 bits, which holds pairs of 8-bit numbers only if one is a
+// magnitude of 128 at most: its sign goes to the other.
+template <int kBits>
+inline constexpr bool kSigned = kBits == 8;
+
+// How many products of two pairs fit 16 bits: 127 * 2 * (2^kBits - 1) each.
 template <int kBits>
 inline constexpr int kQuadsInHalves = kBits == 5   ? 4
                                       : kBits == 6 ? 2
                                                    : 8;
 
-// dot[r] += weight * sums of products of one plane; C is 1.
-template <int kBits, int kQuads, int R>
-QUIRE_INLINE void DotPlane(const uint8_t* w, const int8_t* a, int64_t lda, __m256i weight,
-                           I32x16 (&dot)[R][1]) {
-  constexpr int kRun = kQuadsInHalves<kBits> < kQuads ? kQuadsInHalves<kBits> : kQuads;
-#pragma GCC unroll 8
-  for (int begin = 0; begin < kQuads; begin += kRun) {
-    __m256i lo[R], hi[R];
-#pragma GCC unroll 8
-    for (int quad = begin; quad < begin + kRun; ++quad) {
-      const auto* const columns = reinterpret_cast<const __m256i*>(w + quad * kPanelCols * 4);
-      const __m256i w_lo = _mm256_load_si256(columns);
-      const __m256i w_hi = _mm256_load_si256(columns + 1);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const __m256i row = _mm256_set1_epi32(LoadQuad(a + r * lda + 4 * quad));
-        const __m256i p_lo = _mm256_maddubs_epi16(w_lo, row);
-        const __m256i p_hi = _mm256_maddubs_epi16(w_hi, row);
-        lo[r] = quad == begin ? p_lo : _mm256_add_epi16(lo[r], p_lo);
-        hi[r] = quad == begin ? p_hi : _mm256_add_epi16(hi[r], p_hi);
-        // The compiler would compute all products first, and keep them in memory.
-        asm("" : "+x"(lo[r]), "+x"(hi[r]));
-      }
-    }
+template <int kQuads, int R, typename Quads>
+QUIRE_INLINE void DotSignedQuads(DotRows rows, Quads quads, I32x16 (&dot)[R][1]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  Unrolled<kQuads>([&]<int kQuad>() __attribute__((always_inline)) {
+    const I32x16 w = quads.template operator()<kQuad>(0);
+    const __m256i lo = _mm256_abs_epi8(w.lo);
+    const __m256i hi = _mm256_abs_epi8(w.hi);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      dot[r][0].lo = _mm256_add_epi32(dot[r][0].lo, _mm256_madd_epi16(lo[r], weight));
-      dot[r][0].hi = _mm256_add_epi32(dot[r][0].hi, _mm256_madd_epi16(hi[r], weight));
+      const __m256i row = _mm256_set1_epi32(LoadQuad(rows.a + r * rows.lda + 4 * kQuad));
+      const __m256i p_lo = _mm256_maddubs_epi16(lo, _mm256_sign_epi8(row, w.lo));
+      const __m256i p_hi = _mm256_maddubs_epi16(hi, _mm256_sign_epi8(row, w.hi));
+      dot[r][0].lo = _mm256_add_epi32(dot[r][0].lo, _mm256_madd_epi16(p_lo, ones));
+      dot[r][0].hi = _mm256_add_epi32(dot[r][0].hi, _mm256_madd_epi16(p_hi, ones));
+      // The compiler would compute all products first, and keep them in memory.
+      asm("" : "+x"(dot[r][0].lo), "+x"(dot[r][0].hi));
     }
-  }
+  });
 }
 
-template <int kBits, int kQuads, int R, int C>
-QUIRE_INLINE void DotQuads(const DotArgs& args, I32x16 (&dot)[R][C]) {
-  DotPlane<kBits, kQuads, R>(args.w, args.a, args.lda, _mm256_set1_epi16(1), dot);
-  if constexpr (kBits == 8) {
-    DotPlane<kBits, kQuads, R>(args.w + args.plane_stride, args.a, args.lda, _mm256_set1_epi16(16),
-                               dot);
+template <int kBits, int kQuads, int R, int C, typename Quads>
+QUIRE_INLINE void DotQuads(DotRows rows, Quads quads, I32x16 (&dot)[R][C]) {
+  if constexpr (kSigned<kBits>) {
+    DotSignedQuads<kQuads, R>(rows, quads, dot);
+    return;
   }
+  constexpr int kRun = kQuadsInHalves<kBits> < kQuads ? kQuadsInHalves<kBits> : kQuads;
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i lo[R], hi[R];
+  Unrolled<kQuads>([&]<int kQuad>() __attribute__((always_inline)) {
+    const I32x16 w = quads.template operator()<kQuad>(0);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m256i row = _mm256_set1_epi32(LoadQuad(rows.a + r * rows.lda + 4 * kQuad));
+      const __m256i p_lo = _mm256_maddubs_epi16(w.lo, row);
+      const __m256i p_hi = _mm256_maddubs_epi16(w.hi, row);
+      lo[r] = kQuad % kRun == 0 ? p_lo : _mm256_add_epi16(lo[r], p_lo);
+      hi[r] = kQuad % kRun == 0 ? p_hi : _mm256_add_epi16(hi[r], p_hi);
+      asm("" : "+x"(lo[r]), "+x"(hi[r]));
+    }
+    if constexpr (kQuad % kRun == kRun - 1) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        dot[r][0].lo = _mm256_add_epi32(dot[r][0].lo, _mm256_madd_epi16(lo[r], ones));
+        dot[r][0].hi = _mm256_add_epi32(dot[r][0].hi, _mm256_madd_epi16(hi[r], ones));
+      }
+    }
+  });
 }
 
 #else
 
-template <int kBits, int kQuads, int R, int C>
-QUIRE_INLINE void DotQuads(const DotArgs& args, I32x16 (&dot)[R][C]) {
-  for (int quad = 0; quad < kQuads; ++quad) {
-    for (int r = 0; r < R; ++r) {
-      for (int column = 0; column < 16 * C; ++column) {
-        int32_t* const lane = &dot[r][column / 16].v[column % 16];
-        for (int i = 0; i < 4; ++i) {
-          *lane +=
-              args.w[(quad * kPanelCols + column) * 4 + i] * args.a[r * args.lda + quad * 4 + i];
+template <int kBits>
+inline constexpr bool kSigned = false;
+
+template <int kBits, int kQuads, int R, int C, typename Quads>
+QUIRE_INLINE void DotQuads(DotRows rows, Quads quads, I32x16 (&dot)[R][C]) {
+  Unrolled<kQuads>([&]<int kQuad>() __attribute__((always_inline)) {
+    for (int c = 0; c < C; ++c) {
+      const I32x16 words = quads.template operator()<kQuad>(c);
+      uint8_t w[64];
+      StoreBits(w, words);
+      for (int r = 0; r < R; ++r) {
+        for (int i = 0; i < 64; ++i) {
+          dot[r][c].v[i / 4] += w[i] * rows.a[r * rows.lda + kQuad * 4 + i % 4];
         }
       }
     }
-  }
+  });
 }
 
 #endif
