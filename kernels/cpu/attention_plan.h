@@ -64,7 +64,8 @@ struct AttentionPhase {
 // Every row meets its splits in ascending order: those of the tiles of the shared phase, then those
 // of the own phase. Most rows are in one tile, with rows of their own sequence. Sequences with one
 // token in the step fill no tile, so where the block tables of some begin with the same blocks,
-// tiles with a row of each have those splits: K and V are read once for all of them.
+// tiles with a row of each have those splits: K and V are read once for all of them. Two sequences
+// and one split are enough: measured, that is never slower (tests/bench/README.md).
 //
 // One per PagedAttention. The engine thread makes it; all threads may read it meanwhile. All memory
 // is taken by the constructor.
