@@ -40,7 +40,7 @@ const std::vector<Sequence> kMixed = {
     {600, 30, 0, 560}, {290, 1, 3, 256}, {900, 1, 0, 512}, {270, 1}, {268, 1, 8, 250}};
 
 TEST_P(SharedAttentionOn, OneTokenEachEqualsTheDefinition) {
-  // From less than a tile to many tiles; where a token fills a tile, nothing can be shared.
+  // From a part of a tile to many tiles.
   for (const Model& model : {Model{.num_heads = 4, .num_kv_heads = 4, .head_dim = 64},
                              Model{.num_heads = 14, .num_kv_heads = 2, .head_dim = 96},
                              Model{.num_heads = 12, .num_kv_heads = 1, .head_dim = 128}}) {
@@ -88,7 +88,7 @@ TEST_P(SharedAttentionOn, WindowsEqualTheDefinition) {
     Layout layout = {.num_threads = 2};
     layout.variant = GetParam();
     EXPECT_EQ(NumDifferences(problem, layout), 0) << "window " << window;
-    // Two that share and see all have nothing to fear from the third.
+    // Those that still see all share, beside one that does not.
     if (window >= 600) ExpectSharedAndEqual(problem, {});
   }
 }
