@@ -67,23 +67,17 @@ const AttentionKernels& AttentionKernelsFor(CpuIsa isa, NumericsMode mode) {
 
 namespace {
 
-// A tile is long when it costs more than 1 / (kTilesPerThread * num_threads) of the step: workers
-// that take whole tiles would not end together.
-constexpr int kTilesPerThread = 2;
 // Splits that a worker computes between two meetings of all workers: some 3 us each, where a
 // meeting costs about one.
 constexpr int kWaveSplitsPerThread = 8;
-// What a row costs beside a key, in the unit of Tile::cost; only for the order of tiles.
-constexpr int kKeyCost = 4;
-
 constexpr int64_t kLineFloats = 16;  // 64 bytes
 
 int64_t RoundToLine(int64_t num_floats) {
   return (num_floats + kLineFloats - 1) / kLineFloats * kLineFloats;
 }
 
-int64_t PartialFloats(int padded_head_dim) {
-  return 2 * RoundToLine(kAttentionTileRows) + int64_t{kAttentionTileRows} * padded_head_dim;
+int64_t PartialFloats(int64_t num_rows, int padded_head_dim) {
+  return 2 * RoundToLine(num_rows) + num_rows * padded_head_dim;
 }
 
 // Takes memory from a buffer, in whole cache lines.
@@ -98,10 +92,8 @@ class Carver {
     next_ += RoundToLine(num_floats);
     return taken;
   }
-  AttentionPartial TakePartial(int padded_head_dim) {
-    return {.m = Take(kAttentionTileRows),
-            .l = Take(kAttentionTileRows),
-            .o = Take(int64_t{kAttentionTileRows} * padded_head_dim)};
+  AttentionPartial TakePartial(int64_t num_rows, int padded_head_dim) {
+    return {.m = Take(num_rows), .l = Take(num_rows), .o = Take(num_rows * padded_head_dim)};
   }
 
  private:
@@ -116,139 +108,97 @@ PagedAttention::PagedAttention(const Config& config, const AttentionKernels& ker
       block_{.num_kv_heads = config.shape.num_kv_heads,
              .block_size = config.block_size,
              .padded_head_dim = PaddedHeadDim(config.shape.head_dim)},
-      group_size_(config.shape.num_heads / config.shape.num_kv_heads),
       kernels_(kernels),
-      pool_(pool) {
+      pool_(pool),
+      plan_(config, pool->num_threads()) {
   const int num_threads = pool->num_threads();
   const int num_slots = num_threads == 1 ? 0 : num_threads * kWaveSplitsPerThread;
-  const int max_long_tiles = num_threads == 1 ? 0 : num_threads * kTilesPerThread;
   const int padded = block_.padded_head_dim;
   constexpr int64_t kScoreElems = int64_t{kAttentionTileRows} * kKvSplitTokens;
   const int64_t q_floats = RoundToLine(int64_t{kAttentionTileRows} * padded / 2);
+  const int64_t shared_rows = int64_t{config.shape.num_kv_heads} * plan_.max_shared_rows();
 
-  const int64_t num_partials = 2 * num_threads + num_slots + max_long_tiles;
+  const int64_t num_partials = 2 * num_threads + num_slots + plan_.max_long_tiles();
   memory_.resize(kLineFloats + num_threads * (q_floats + kScoreElems + kScoreElems / 2) +
-                 num_partials * PartialFloats(padded));
+                 num_partials * PartialFloats(kAttentionTileRows, padded) +
+                 PartialFloats(shared_rows, padded));
   Carver carver(memory_.data());
   scratch_.resize(num_threads);
   for (Scratch& scratch : scratch_) {
     scratch.q = reinterpret_cast<uint16_t*>(carver.Take(q_floats));
     scratch.kernel.scores = carver.Take(kScoreElems);
     scratch.kernel.probs = reinterpret_cast<uint16_t*>(carver.Take(kScoreElems / 2));
-    scratch.partial = carver.TakePartial(padded);
-    scratch.state = carver.TakePartial(padded);
+    scratch.partial = carver.TakePartial(kAttentionTileRows, padded);
+    scratch.state = carver.TakePartial(kAttentionTileRows, padded);
   }
   slots_.resize(num_slots);
-  for (AttentionPartial& slot : slots_) slot = carver.TakePartial(padded);
-  long_states_.resize(max_long_tiles);
-  for (AttentionPartial& state : long_states_) state = carver.TakePartial(padded);
-
-  const int64_t max_rows = int64_t{config.max_num_tokens} * group_size_;
-  const int64_t max_tiles = max_rows / kAttentionTileRows + config.max_num_seqs;
-  tiles_.reserve(max_tiles * config.shape.num_kv_heads);
-  split_starts_.reserve(max_long_tiles + 1);
-}
-
-void PagedAttention::AddTiles(int seq) {
-  const int first_token = step_.query_starts[seq];
-  const int num_rows = (step_.query_starts[seq + 1] - first_token) * group_size_;
-  const int num_kv_heads = config_.shape.num_kv_heads;
-  for (int first_row = 0; first_row < num_rows; first_row += kAttentionTileRows) {
-    Tile tile;
-    tile.seq = seq;
-    tile.first_row = first_row;
-    tile.num_rows = std::min(kAttentionTileRows, num_rows - first_row);
-    // Positions of a sequence ascend.
-    const int last_row = first_row + tile.num_rows - 1;
-    tile.end = step_.positions[first_token + last_row / group_size_] + 1;
-    const int first_end = step_.positions[first_token + first_row / group_size_] + 1;
-    const int begin = config_.window == 0 ? 0 : std::max(0, first_end - config_.window);
-    tile.first_split = begin / kKvSplitTokens;
-    tile.num_splits = (tile.end - 1) / kKvSplitTokens + 1 - tile.first_split;
-
-    const int most_heads = std::min(kAttentionTileRows / tile.num_rows, num_kv_heads);
-    const int num_parts = (num_kv_heads + most_heads - 1) / most_heads;
-    for (int part = 0; part < num_parts; ++part) {
-      tile.first_head = part * num_kv_heads / num_parts;
-      tile.num_heads = (part + 1) * num_kv_heads / num_parts - tile.first_head;
-      tile.cost = int64_t{tile.end - begin} * tile.num_heads * (tile.num_rows + kKeyCost);
-      tiles_.push_back(tile);
-    }
+  for (AttentionPartial& slot : slots_) slot = carver.TakePartial(kAttentionTileRows, padded);
+  long_states_.resize(plan_.max_long_tiles());
+  for (AttentionPartial& state : long_states_) {
+    state = carver.TakePartial(kAttentionTileRows, padded);
   }
+  shared_states_ = carver.TakePartial(shared_rows, padded);
 }
 
 void PagedAttention::Plan(const AttentionStep& step) {
   step_ = step;
-  tiles_.clear();
-  const int num_seqs = static_cast<int>(step.query_starts.size()) - 1;
-  for (int seq = 0; seq < num_seqs; ++seq) AddTiles(seq);
-  std::sort(tiles_.begin(), tiles_.end(),
-            [](const Tile& a, const Tile& b) { return a.cost > b.cost; });
-
-  int64_t total_cost = 0;
-  for (const Tile& tile : tiles_) total_cost += tile.cost;
-  num_long_tiles_ = 0;
-  split_starts_.assign(1, 0);
-  if (pool_->num_threads() == 1) return;
-  for (const Tile& tile : tiles_) {
-    const bool is_long = tile.cost * pool_->num_threads() * kTilesPerThread > total_cost;
-    if (!is_long || tile.num_splits == 1) break;
-    ++num_long_tiles_;
-    split_starts_.push_back(split_starts_.back() + tile.num_splits);
-  }
+  plan_.Make(step);
 }
 
 void PagedAttention::Run(const AttentionLayer& layer) {
-  if (num_long_tiles_ > 0) RunLongTiles(layer);
-  const int num_tiles = static_cast<int>(tiles_.size());
-  pool_->Run(num_tiles - num_long_tiles_, [&](int chunk, int worker) {
-    RunTile(layer, tiles_[num_long_tiles_ + chunk], worker);
+  RunPhase(layer, plan_.shared_phase());
+  RunPhase(layer, plan_.own_phase());
+}
+
+void PagedAttention::RunPhase(const AttentionLayer& layer, const AttentionPhase& phase) {
+  if (phase.num_long_tiles > 0) RunLongTiles(layer, phase);
+  const int num_tiles = static_cast<int>(phase.tiles.size());
+  pool_->Run(num_tiles - phase.num_long_tiles, [&](int chunk, int worker) {
+    RunTile(layer, phase.tiles[phase.num_long_tiles + chunk], worker);
   });
 }
 
 void PagedAttention::RunTile(const AttentionLayer& layer, const Tile& tile, int worker) {
   const Scratch& scratch = scratch_[worker];
-  const int num_rows = tile.num_heads * tile.num_rows;
-  std::fill_n(scratch.state.l, num_rows, 0.0f);
+  Start(tile, scratch.state);
   for (int i = 0; i < tile.num_splits; ++i) {
     ComputeSplit(layer, tile, tile.first_split + i, worker, scratch.partial);
-    kernels_.merge(scratch.partial, num_rows, block_.padded_head_dim, scratch.state);
+    Merge(tile, scratch.partial, scratch.state);
   }
   Finish(layer, tile, scratch.state);
 }
 
-void PagedAttention::RunLongTiles(const AttentionLayer& layer) {
-  const int64_t num_splits = split_starts_.back();
+void PagedAttention::RunLongTiles(const AttentionLayer& layer, const AttentionPhase& phase) {
+  const std::vector<int64_t>& starts = phase.split_starts;
+  const int64_t num_splits = starts.back();
   const int64_t wave = static_cast<int64_t>(slots_.size());
   for (int64_t begin = 0; begin < num_splits; begin += wave) {
     const int64_t end = std::min(begin + wave, num_splits);
     const auto tile_of = [&](int64_t split) {
-      const auto after = std::upper_bound(split_starts_.begin(), split_starts_.end(), split);
-      return static_cast<int>(after - split_starts_.begin()) - 1;
+      const auto after = std::upper_bound(starts.begin(), starts.end(), split);
+      return static_cast<int>(after - starts.begin()) - 1;
     };
     pool_->Run(static_cast<int>(end - begin), [&](int chunk, int worker) {
       const int tile_idx = tile_of(begin + chunk);
-      const Tile& tile = tiles_[tile_idx];
-      const int split =
-          tile.first_split + static_cast<int>(begin + chunk - split_starts_[tile_idx]);
+      const Tile& tile = phase.tiles[tile_idx];
+      const int split = tile.first_split + static_cast<int>(begin + chunk - starts[tile_idx]);
       ComputeSplit(layer, tile, split, worker, slots_[chunk]);
     });
     const int first_tile = tile_of(begin);
     pool_->Run(tile_of(end - 1) + 1 - first_tile,
-               [&](int chunk, int) { MergeWave(layer, first_tile + chunk, begin, end); });
+               [&](int chunk, int) { MergeWave(layer, phase, first_tile + chunk, begin, end); });
   }
 }
 
-void PagedAttention::MergeWave(const AttentionLayer& layer, int tile_idx, int64_t begin,
-                               int64_t end) {
-  const Tile& tile = tiles_[tile_idx];
-  const int num_rows = tile.num_heads * tile.num_rows;
+void PagedAttention::MergeWave(const AttentionLayer& layer, const AttentionPhase& phase,
+                               int tile_idx, int64_t begin, int64_t end) {
+  const Tile& tile = phase.tiles[tile_idx];
   const AttentionPartial& state = long_states_[tile_idx];
-  const int64_t tile_begin = split_starts_[tile_idx];
-  const int64_t tile_end = split_starts_[tile_idx + 1];
-  if (begin <= tile_begin) std::fill_n(state.l, num_rows, 0.0f);
+  const int64_t tile_begin = phase.split_starts[tile_idx];
+  const int64_t tile_end = phase.split_starts[tile_idx + 1];
+  if (begin <= tile_begin) Start(tile, state);
   for (int64_t i = std::max(begin, tile_begin); i < std::min(end, tile_end); ++i) {
-    kernels_.merge(slots_[i - begin], num_rows, block_.padded_head_dim, state);
+    Merge(tile, slots_[i - begin], state);
   }
   if (tile_end <= end) Finish(layer, tile, state);
 }
@@ -257,7 +207,7 @@ void PagedAttention::FindVisible(const Tile& tile, int split_start, AttentionSpl
   int first = kKvSplitTokens;
   int last = 0;
   for (int row = 0; row < tile.num_rows; ++row) {
-    const int end = step_.positions[TokenOf(tile, row)] + 1 - split_start;
+    const int end = step_.positions[plan_.TokenOf(tile, row)] + 1 - split_start;
     const int begin = config_.window == 0 ? 0 : end - config_.window;
     split->hi[row] = std::clamp(end, 0, kKvSplitTokens);
     split->lo[row] = std::clamp(begin, 0, kKvSplitTokens);
@@ -311,39 +261,56 @@ void PagedAttention::ComputeSplit(const AttentionLayer& layer, const Tile& tile,
       split.next_k[group] = (is_last ? next_tokens : tokens)[group] + next_base;
     }
     for (int row = 0; row < tile.num_rows; ++row) {
-      const int64_t head = HeadOf(tile, kv_head, row);
-      std::memcpy(q + row * padded,
-                  layer.q + (TokenOf(tile, row) * int64_t{config_.shape.num_heads} + head) * padded,
-                  padded * sizeof(uint16_t));
+      const int64_t head = plan_.HeadOf(tile, kv_head, row);
+      std::memcpy(
+          q + row * padded,
+          layer.q + (plan_.TokenOf(tile, row) * int64_t{config_.shape.num_heads} + head) * padded,
+          padded * sizeof(uint16_t));
     }
-    const int first_row = i * tile.num_rows;
-    kernels_.compute_split(split, scratch_[worker].kernel,
-                           {.m = partial.m + first_row,
-                            .l = partial.l + first_row,
-                            .o = partial.o + int64_t{first_row} * padded});
+    kernels_.compute_split(split, scratch_[worker].kernel, FromRow(partial, i * tile.num_rows));
+  }
+}
+
+AttentionPartial PagedAttention::FromRow(const AttentionPartial& partial, int64_t row) const {
+  return {
+      .m = partial.m + row, .l = partial.l + row, .o = partial.o + row * block_.padded_head_dim};
+}
+
+AttentionPartial PagedAttention::StateOf(const Tile& tile, int head,
+                                         const AttentionPartial& whole) const {
+  if (tile.starts && tile.finishes) return FromRow(whole, head * tile.num_rows);
+  const int64_t kv_head = tile.first_head + head;
+  return FromRow(shared_states_, kv_head * plan_.max_shared_rows() + tile.first_row);
+}
+
+void PagedAttention::Start(const Tile& tile, const AttentionPartial& whole) {
+  if (!tile.starts) return;
+  for (int i = 0; i < tile.num_heads; ++i) {
+    std::fill_n(StateOf(tile, i, whole).l, tile.num_rows, 0.0f);
+  }
+}
+
+void PagedAttention::Merge(const Tile& tile, const AttentionPartial& partial,
+                           const AttentionPartial& whole) {
+  for (int i = 0; i < tile.num_heads; ++i) {
+    kernels_.merge(FromRow(partial, i * tile.num_rows), tile.num_rows, block_.padded_head_dim,
+                   StateOf(tile, i, whole));
   }
 }
 
 void PagedAttention::Finish(const AttentionLayer& layer, const Tile& tile,
-                            const AttentionPartial& state) {
-  uint16_t* out[kAttentionTileRows];
+                            const AttentionPartial& whole) {
+  if (!tile.finishes) return;
   for (int i = 0; i < tile.num_heads; ++i) {
+    uint16_t* out[kAttentionTileRows];
     for (int row = 0; row < tile.num_rows; ++row) {
-      const int head = HeadOf(tile, tile.first_head + i, row);
-      out[i * tile.num_rows + row] = layer.out + TokenOf(tile, row) * layer.out_stride +
-                                     int64_t{head} * config_.shape.head_dim;
+      const int head = plan_.HeadOf(tile, tile.first_head + i, row);
+      out[row] = layer.out + plan_.TokenOf(tile, row) * layer.out_stride +
+                 int64_t{head} * config_.shape.head_dim;
     }
+    kernels_.finish(StateOf(tile, i, whole), tile.num_rows, config_.shape.head_dim,
+                    block_.padded_head_dim, out);
   }
-  kernels_.finish(state, tile.num_heads * tile.num_rows, config_.shape.head_dim,
-                  block_.padded_head_dim, out);
-}
-
-int PagedAttention::TokenOf(const Tile& tile, int row) const {
-  return step_.query_starts[tile.seq] + (tile.first_row + row) / group_size_;
-}
-
-int PagedAttention::HeadOf(const Tile& tile, int kv_head, int row) const {
-  return kv_head * group_size_ + (tile.first_row + row) % group_size_;
 }
 
 }  // namespace quire

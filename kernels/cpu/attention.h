@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
-
 #include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/thread_pool.h"
@@ -34,21 +33,6 @@
 
 namespace quire {
 
-struct AttentionShape {
-  int num_heads = 0;
-  int num_kv_heads = 0;  // divides num_heads
-  int head_dim = 0;
-  float scale = 0;  // 1 / sqrt(head_dim)
-};
-
-// What a step asks of the layers of one KvGroup. Spans stay valid until the last Run of the step.
-struct AttentionStep {
-  absl::Span<const int32_t> positions;     // [num_tokens]
-  absl::Span<const int32_t> query_starts;  // [num_seqs + 1], rows of each sequence
-  absl::Span<const int32_t> block_tables;  // [num_seqs, max_blocks], -1: nothing visible there
-  int max_blocks = 0;
-};
-
 // One layer. Every sequence's K and V of this step have been appended.
 struct AttentionLayer {
   // bf16 [num_tokens, num_heads, padded_head_dim], dims past head_dim zero.
@@ -66,26 +50,18 @@ const AttentionKernels& AttentionKernelsFor(CpuIsa isa, NumericsMode mode);
 
 // PagedAttention answers: what do this step's queries see in the KV cache? It reads K and V where
 // they lie, through the block tables, for prompt chunks and generated tokens alike. It does not
-// write KV (NormQkvRopeAppend does).
+// write KV (NormQkvRopeAppend does), nor choose which rows are computed together (AttentionPlan
+// does).
 //
-// A tile is up to kAttentionTileRows rows (token, q head) of one sequence: some rows of one kv
-// head, or, where a kv head has few rows, those of several kv heads, which lie side by side in a
-// block. Plan cuts a step into tiles, long ones first. Run gives whole tiles to the workers, except
-// that the splits of tiles too long for one worker are spread over all of them in waves, and merged
-// in order: how tiles are cut and run does not change bits.
+// Run gives the whole tiles of a phase to the workers, except that the splits of tiles too long for
+// one worker are spread over all of them in waves, and merged in order: how tiles are cut and run
+// does not change bits.
 //
 // One per KvGroup. The engine thread calls it; Run uses the pool. All memory is taken by the
 // constructor and does not depend on the length of contexts.
 class PagedAttention {
  public:
-  struct Config {
-    AttentionShape shape;
-    int block_size = 0;  // multiple of 16 that divides 256
-    int64_t block_bytes = 0;
-    int window = 0;  // 0: all
-    int max_num_tokens = 0;
-    int max_num_seqs = 0;
-  };
+  using Config = AttentionConfig;
 
   // `pool` outlives this.
   PagedAttention(const Config& config, const AttentionKernels& kernels, ThreadPool* pool);
@@ -98,17 +74,7 @@ class PagedAttention {
   void Run(const AttentionLayer& layer);
 
  private:
-  struct Tile {
-    int32_t seq;
-    int32_t first_head;   // of the kv heads
-    int32_t num_heads;    // all have the same rows
-    int32_t first_row;    // among the rows of (seq, kv head): token * group_size + head in group
-    int32_t num_rows;     // num_heads * num_rows is at most kAttentionTileRows
-    int32_t end;          // past the last token that any row sees
-    int32_t first_split;  // of those that any row sees
-    int32_t num_splits;
-    int64_t cost;
-  };
+  using Tile = AttentionTile;
   // Memory of one worker.
   struct Scratch {
     uint16_t* q;  // bf16 [kAttentionTileRows, padded_head_dim]
@@ -117,36 +83,39 @@ class PagedAttention {
     AttentionPartial state;
   };
 
-  void AddTiles(int seq);
+  void RunPhase(const AttentionLayer& layer, const AttentionPhase& phase);
   void RunTile(const AttentionLayer& layer, const Tile& tile, int worker);
-  void RunLongTiles(const AttentionLayer& layer);
+  void RunLongTiles(const AttentionLayer& layer, const AttentionPhase& phase);
   // Merges what slots 0 and up hold: splits [begin, end) of the long tiles, counted together.
-  void MergeWave(const AttentionLayer& layer, int tile_idx, int64_t begin, int64_t end);
+  void MergeWave(const AttentionLayer& layer, const AttentionPhase& phase, int tile_idx,
+                 int64_t begin, int64_t end);
   // Sets lo, hi and the groups that any row sees.
   void FindVisible(const Tile& tile, int split_start, AttentionSplit* split) const;
   void ComputeSplit(const AttentionLayer& layer, const Tile& tile, int split_idx, int worker,
                     const AttentionPartial& partial);
-  void Finish(const AttentionLayer& layer, const Tile& tile, const AttentionPartial& state);
-  // Token (row of the step) and q head of a tile's row.
-  int TokenOf(const Tile& tile, int row) const;
-  int HeadOf(const Tile& tile, int kv_head, int row) const;
+
+  // What is known of a tile's rows lies in `whole`, [num_heads, num_rows], where the tile has all
+  // of their splits; else in shared_states_, where other tiles of the rows find it.
+  AttentionPartial StateOf(const Tile& tile, int head, const AttentionPartial& whole) const;
+  AttentionPartial FromRow(const AttentionPartial& partial, int64_t row) const;
+  void Start(const Tile& tile, const AttentionPartial& whole);
+  void Merge(const Tile& tile, const AttentionPartial& partial, const AttentionPartial& whole);
+  void Finish(const AttentionLayer& layer, const Tile& tile, const AttentionPartial& whole);
 
   // Constant after construction.
   const Config config_;
   const KvBlockShape block_;
-  const int group_size_;  // q heads per kv head
   const AttentionKernels& kernels_;
   ThreadPool* const pool_;
   std::vector<float> memory_;                  // what the following point into
   std::vector<Scratch> scratch_;               // [num_threads]
   std::vector<AttentionPartial> slots_;        // partials of a wave
-  std::vector<AttentionPartial> long_states_;  // [most long tiles]
+  std::vector<AttentionPartial> long_states_;  // [max_long_tiles]
+  AttentionPartial shared_states_;             // [num_kv_heads, max_shared_rows]
 
   // Of the step.
   AttentionStep step_;
-  std::vector<Tile> tiles_;  // long ones first
-  int num_long_tiles_ = 0;
-  std::vector<int64_t> split_starts_;  // [num_long_tiles + 1]: splits of long tiles before each
+  AttentionPlan plan_;
 };
 
 }  // namespace quire

@@ -135,6 +135,7 @@ struct AttentionCase {
   int num_kv_heads;
   int head_dim;
   int block_size;
+  int num_shared = 0;  // first tokens that all sequences have in the same blocks
 };
 
 // Layers cycle through the pool.
@@ -142,17 +143,26 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   const std::string name = "attention " + std::to_string(c.num_seqs) + "x" +
                            std::to_string(c.num_queries) + "@" + std::to_string(c.context) + " h" +
                            std::to_string(c.num_heads) + "/" + std::to_string(c.num_kv_heads) +
-                           " d" + std::to_string(c.head_dim) + " b" + std::to_string(c.block_size);
+                           " d" + std::to_string(c.head_dim) + " b" + std::to_string(c.block_size) +
+                           (c.num_shared == 0 ? "" : " s" + std::to_string(c.num_shared));
   if (!meter.Wants(name)) return;
   const int padded = PaddedHeadDim(c.head_dim);
   const KvBlockShape shape = {c.num_kv_heads, c.block_size, padded};
   const int64_t layer_elems = KvLayerElems(shape);
   const int blocks_per_seq = (c.context + c.block_size - 1) / c.block_size;
-  const int num_blocks = blocks_per_seq * c.num_seqs;
+  const int num_shared_blocks = c.num_shared / c.block_size;
+  const int num_blocks = num_shared_blocks + (blocks_per_seq - num_shared_blocks) * c.num_seqs;
   const int num_layers = static_cast<int>(MachineRates::kPoolBytes / 2 / layer_elems / num_blocks);
-  std::vector<int32_t> tables(num_blocks);
-  std::iota(tables.begin(), tables.end(), 0);
-  std::shuffle(tables.begin(), tables.end(), std::mt19937(1));
+  std::vector<int32_t> ids(num_blocks);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), std::mt19937(1));
+  std::vector<int32_t> tables;
+  auto own = ids.begin() + num_shared_blocks;
+  for (int seq = 0; seq < c.num_seqs; ++seq) {
+    tables.insert(tables.end(), ids.begin(), ids.begin() + num_shared_blocks);
+    tables.insert(tables.end(), own, own + blocks_per_seq - num_shared_blocks);
+    own += blocks_per_seq - num_shared_blocks;
+  }
 
   PagedAttention::Config config;
   config.shape = {c.num_heads, c.num_kv_heads, c.head_dim,
@@ -183,7 +193,8 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   layer.out = out.data();
   layer.out_stride = c.num_heads * c.head_dim;
   attention.Plan({positions, query_starts, tables, blocks_per_seq});
-  const double kv_bytes = 4.0 * c.num_seqs * c.context * c.num_kv_heads * padded;
+  const double kv_tokens = c.num_shared + 1.0 * (c.context - c.num_shared) * c.num_seqs;
+  const double kv_bytes = 4.0 * kv_tokens * c.num_kv_heads * padded;
   meter.Measure(name, 4.0 * visible * c.num_heads * c.head_dim, /*on_bytes=*/false, kv_bytes, [&] {
     attention.Run(layer);
     layer.layer_in_group = (layer.layer_in_group + 1) % num_layers;
@@ -210,6 +221,14 @@ void BenchAll(Meter& meter) {
            {1, 512, 512, 32, 8, 128, 32},
            {1, 512, 512, 9, 3, 64, 32},
            {1, 4096, 256, 32, 8, 128, 32},
+           {8, 1088, 1, 9, 3, 64, 32},
+           {8, 1088, 1, 9, 3, 64, 32, 1024},
+           {32, 1088, 1, 9, 3, 64, 32},
+           {32, 1088, 1, 9, 3, 64, 32, 1024},
+           {8, 1088, 1, 32, 8, 128, 32},
+           {8, 1088, 1, 32, 8, 128, 32, 1024},
+           {32, 1088, 1, 32, 8, 128, 32},
+           {32, 1088, 1, 32, 8, 128, 32, 1024},
        }) {
     BenchAttention(meter, c);
   }

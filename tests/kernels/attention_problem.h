@@ -1,6 +1,7 @@
 #ifndef QUIRE_TESTS_KERNELS_ATTENTION_PROBLEM_H_
 #define QUIRE_TESTS_KERNELS_ATTENTION_PROBLEM_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -23,10 +24,13 @@ struct Model {
   NumericsMode mode = NumericsMode::kBf16x2;
 };
 
-// The last `num_queries` tokens of a context of `num_tokens` are queries of the step.
+// The last `num_queries` tokens of a context of `num_tokens` are queries of the step. The first
+// `num_shared` tokens, none of them a query, are those of an earlier sequence.
 struct Sequence {
   int num_tokens = 0;
   int num_queries = 0;
+  int shared_with = 0;
+  int num_shared = 0;
 };
 
 enum class Values { kUsual, kTiny };
@@ -78,6 +82,9 @@ inline Problem MakeProblem(const Model& model, std::vector<Sequence> seqs,
     problem.q.push_back(RandomBf16(kv_elems / model.num_kv_heads * model.num_heads, 2, random));
     problem.k.push_back(RandomBf16(kv_elems, 2, random));
     problem.v.push_back(RandomBf16(kv_elems, values == Values::kTiny ? 4e-38f : 1, random));
+    const int64_t shared_elems = int64_t{s.num_shared} * model.num_kv_heads * model.head_dim;
+    std::copy_n(problem.k[s.shared_with].begin(), shared_elems, problem.k[seq].begin());
+    std::copy_n(problem.v[s.shared_with].begin(), shared_elems, problem.v[seq].begin());
     for (int token = s.num_tokens - s.num_queries; token < s.num_tokens; ++token) {
       for (int head = 0; head < model.num_heads; ++head) {
         std::vector<uint16_t> out(model.head_dim);

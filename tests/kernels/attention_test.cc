@@ -3,196 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <numeric>
-#include <random>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "kernels/cpu/bf16.h"
-#include "kernels/cpu/kv_block.h"
 #include "kernels/cpu/reference/attention.h"
-#include "kernels/cpu/thread_pool.h"
-#include "tests/kernels/amx_emulated.h"
+#include "kernels/numerics_mode.h"
 #include "tests/kernels/attention_problem.h"
 #include "tests/kernels/bf16_variants.h"
+#include "tests/kernels/paged_attention_run.h"
 
 namespace quire {
 namespace {
-
-constexpr uint16_t kBf16Nan = 0x7fc0;
-
-// How the KV of a problem lies in memory, and how the step is cut.
-struct Layout {
-  Bf16Variant variant;
-  int block_size = 16;
-  int num_threads = 1;
-  bool shuffled = true;
-  uint32_t garbage_seed = 1;
-  int rows_per_step = 0;  // 0: all queries of a sequence in one step
-};
-
-constexpr int kNumLayers = 2;  // the problem is in layer 1
-
-// KV memory of all sequences. Blocks that nobody has, and all other layers, are NaN.
-class PagedMemory {
- public:
-  PagedMemory(const Problem& problem, const Layout& layout) : layout_(layout) {
-    const Model& model = problem.model;
-    shape_ = {.num_kv_heads = model.num_kv_heads,
-              .block_size = layout.block_size,
-              .padded_head_dim = PaddedHeadDim(model.head_dim)};
-    block_elems_ = kNumLayers * KvLayerElems(shape_) + 32;
-    int num_blocks = 3;
-    for (const Sequence& s : problem.seqs) {
-      max_blocks_ = std::max(max_blocks_, s.num_tokens / layout.block_size + 1);
-      num_blocks += s.num_tokens / layout.block_size + 1;
-    }
-    std::vector<int32_t> ids(num_blocks);
-    std::iota(ids.begin(), ids.end(), 0);
-    std::mt19937 random(layout.garbage_seed);
-    if (layout.shuffled) std::shuffle(ids.begin(), ids.end(), random);
-    memory_.assign(num_blocks * block_elems_, kBf16Nan);
-    tables_.assign(problem.seqs.size() * max_blocks_, -1);
-    for (size_t seq = 0; seq < problem.seqs.size(); ++seq) {
-      const int num_tokens = problem.seqs[seq].num_tokens;
-      const int used = (num_tokens + layout.block_size - 1) / layout.block_size;
-      for (int i = 0; i < used; ++i) {
-        tables_[seq * max_blocks_ + i] = ids.back();
-        ids.pop_back();
-      }
-      Fill(problem, static_cast<int>(seq), random);
-    }
-  }
-
-  const std::byte* data() const { return reinterpret_cast<const std::byte*>(memory_.data()); }
-  int64_t block_bytes() const { return block_elems_ * 2; }
-  const std::vector<int32_t>& tables() const { return tables_; }
-  int max_blocks() const { return max_blocks_; }
-
- private:
-  // Slots past the end get NaN as K and finite garbage as V.
-  void Fill(const Problem& problem, int seq, std::mt19937& random) {
-    const Model& model = problem.model;
-    const int num_tokens = problem.seqs[seq].num_tokens;
-    const int num_slots =
-        (num_tokens + layout_.block_size - 1) / layout_.block_size * layout_.block_size;
-    for (int slot = 0; slot < num_slots; ++slot) {
-      const int64_t block_id = tables_[seq * max_blocks_ + slot / layout_.block_size];
-      const int in_block = slot % layout_.block_size;
-      for (int head = 0; head < model.num_kv_heads; ++head) {
-        uint16_t* k = &memory_[block_id * block_elems_ + KvKeyBase(shape_, 1, head)];
-        uint16_t* v = &memory_[block_id * block_elems_ + KvValueBase(shape_, 1, head)];
-        for (int dim = 0; dim < shape_.padded_head_dim; ++dim) {
-          uint16_t& k_elem = k[KvKeyElem(shape_, in_block, dim)];
-          uint16_t& v_elem = v[KvValueElem(shape_, in_block, dim)];
-          const size_t dense =
-              (static_cast<size_t>(slot) * model.num_kv_heads + head) * model.head_dim + dim;
-          if (slot >= num_tokens) {
-            k_elem = kBf16Nan;
-            v_elem = RneBf16(static_cast<float>(static_cast<int>(random() % 2001) - 1000));
-          } else if (dim >= model.head_dim) {
-            k_elem = 0;
-            v_elem = 0;
-          } else {
-            k_elem = problem.k[seq][dense];
-            v_elem = problem.v[seq][dense];
-          }
-        }
-      }
-    }
-  }
-
-  const Layout layout_;
-  KvBlockShape shape_;
-  int64_t block_elems_ = 0;
-  int max_blocks_ = 0;
-  std::vector<uint16_t> memory_;
-  std::vector<int32_t> tables_;  // [num_seqs, max_blocks]
-};
-
-const AttentionKernels& KernelsOf(const Bf16Variant& variant) {
-  return variant.emulated ? isa_amx_emulated::kBf16x32AttentionKernels
-                          : AttentionKernelsFor(variant.isa, variant.mode);
-}
-
-// Runs all queries; returns bf16 [sum of num_queries, num_heads * head_dim].
-std::vector<uint16_t> RunPaged(const Problem& problem, const Layout& layout) {
-  const Model& model = problem.model;
-  const int padded = PaddedHeadDim(model.head_dim);
-  const PagedMemory memory(problem, layout);
-  const int num_seqs = static_cast<int>(problem.seqs.size());
-  int max_queries = 0;
-  int total_queries = 0;
-  for (const Sequence& s : problem.seqs) {
-    max_queries = std::max(max_queries, s.num_queries);
-    total_queries += s.num_queries;
-  }
-  const int step_rows = layout.rows_per_step == 0 ? max_queries : layout.rows_per_step;
-
-  ThreadPool pool(layout.num_threads);
-  PagedAttention::Config config;
-  config.shape = {.num_heads = model.num_heads,
-                  .num_kv_heads = model.num_kv_heads,
-                  .head_dim = model.head_dim,
-                  .scale = 1.0f / std::sqrt(static_cast<float>(model.head_dim))};
-  config.block_size = layout.block_size;
-  config.block_bytes = memory.block_bytes();
-  config.window = model.window;
-  config.max_num_tokens = total_queries;
-  config.max_num_seqs = num_seqs;
-  PagedAttention attention(config, KernelsOf(layout.variant), &pool);
-
-  const int64_t out_stride = model.num_heads * model.head_dim;
-  std::vector<uint16_t> result(total_queries * out_stride, kBf16Nan);
-  for (int step = 0; step < max_queries; step += step_rows) {
-    std::vector<int32_t> positions;
-    std::vector<int32_t> query_starts = {0};
-    std::vector<uint16_t> q;
-    std::vector<int64_t> result_rows;
-    int64_t first_result = 0;
-    for (int seq = 0; seq < num_seqs; ++seq) {
-      const Sequence& s = problem.seqs[seq];
-      for (int i = step; i < std::min(step + step_rows, s.num_queries); ++i) {
-        const int token = s.num_tokens - s.num_queries + i;
-        positions.push_back(token);
-        result_rows.push_back(first_result + i);
-        for (int head = 0; head < model.num_heads; ++head) {
-          const uint16_t* row = RowOf(problem, seq, token, head).q;
-          q.insert(q.end(), row, row + model.head_dim);
-          q.insert(q.end(), padded - model.head_dim, 0);
-        }
-      }
-      query_starts.push_back(static_cast<int32_t>(positions.size()));
-      first_result += s.num_queries;
-    }
-    std::vector<uint16_t> out(positions.size() * out_stride, kBf16Nan);
-    attention.Plan({.positions = positions,
-                    .query_starts = query_starts,
-                    .block_tables = memory.tables(),
-                    .max_blocks = memory.max_blocks()});
-    attention.Run({.q = q.data(),
-                   .kv = memory.data(),
-                   .layer_in_group = 1,
-                   .out = out.data(),
-                   .out_stride = out_stride});
-    for (size_t i = 0; i < result_rows.size(); ++i) {
-      std::copy_n(out.begin() + i * out_stride, out_stride,
-                  result.begin() + result_rows[i] * out_stride);
-    }
-  }
-  return result;
-}
-
-// Elements whose bits are not those of the definition.
-int NumDifferences(const Problem& problem, const Layout& layout) {
-  const std::vector<uint16_t> result = RunPaged(problem, layout);
-  int count = 0;
-  for (size_t i = 0; i < result.size(); ++i) count += result[i] != problem.expected[i];
-  return count;
-}
 
 class AttentionOn : public Bf16VariantTest {
  protected:
