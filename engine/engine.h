@@ -36,6 +36,9 @@ struct ModelInfo {
   int32_t num_blocks = 0;
   int64_t kv_cache_bytes = 0;
   int64_t weight_bytes = 0;
+  // Elements of the matrices that every row meets, and of the head, which rows with logits meet.
+  int64_t num_layer_weights = 0;
+  int64_t num_head_weights = 0;
   // Defaults from generation_config.json; NaN or -1 where it says nothing.
   float default_temperature = 0;
   float default_top_p = 0;

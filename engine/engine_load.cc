@@ -92,7 +92,7 @@ absl::StatusOr<Opened> OpenAndPlan(const EngineConfig& config) {
 }
 
 ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const KvPlan& kv,
-                        const EngineConfig& config) {
+                        const WeightPlan& weights, const EngineConfig& config) {
   const GenerationDefaults& defaults = files.generation_defaults();
   ModelInfo info;
   info.path = files.path();
@@ -120,6 +120,8 @@ ModelInfo DescribeModel(const ModelFiles& files, const Backend& backend, const K
   info.num_blocks = kv.num_blocks;
   info.kv_cache_bytes = kv.layout.block_bytes * kv.num_blocks;
   info.weight_bytes = backend.WeightBytes();
+  info.num_layer_weights = weights.num_layer_weights;
+  info.num_head_weights = weights.num_head_weights;
   info.default_temperature = static_cast<float>(defaults.temperature.value_or(std::nan("")));
   info.default_top_p = static_cast<float>(defaults.top_p.value_or(std::nan("")));
   info.default_min_p = static_cast<float>(defaults.min_p.value_or(std::nan("")));
@@ -159,7 +161,8 @@ SchedulerConfig MakeSchedulerConfig(const EngineConfig& config, const KvPlan& kv
 absl::StatusOr<ModelInfo> Engine::Check(const EngineConfig& config) {
   absl::StatusOr<Opened> opened = OpenAndPlan(config);
   if (!opened.ok()) return opened.status();
-  ModelInfo info = DescribeModel(*opened->files, *opened->backend, opened->kv, config);
+  ModelInfo info =
+      DescribeModel(*opened->files, *opened->backend, opened->kv, opened->weights, config);
   info.weight_bytes = opened->weights.bytes;
   return info;
 }
@@ -195,7 +198,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config,
   if (!costs.ok()) return costs.status();
   phases.Done("measure step costs");
 
-  ModelInfo info = DescribeModel(*files, *backend, kv, config);
+  ModelInfo info = DescribeModel(*files, *backend, kv, weights, config);
   return std::make_unique<EngineLoop>(
       EngineParts{.info = std::move(info),
                   .scheduler_config = MakeSchedulerConfig(config, kv, limits, *costs),

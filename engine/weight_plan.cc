@@ -36,10 +36,17 @@ std::optional<DType> QuantizeTo(WeightQuantization quantization, MatrixRole role
 }
 
 absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights) {
-  bool quantized = config.quantize != WeightQuantization::kNone;
+  const bool quantizes = config.quantize != WeightQuantization::kNone;
+  bool quantized = quantizes;
+  bool has_plain = false;
   ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole) {
-    quantized |= IsQuantized(tensor.view.dtype);
+    (IsQuantized(tensor.view.dtype) ? quantized : has_plain) = true;
   });
+  if (quantizes && !has_plain) {
+    return absl::FailedPreconditionError(
+        "--quantize rounds weights that are not quantised, and all of this model are; leave it "
+        "out");
+  }
   WeightPlan plan;
   plan.quantization = config.quantize;
   plan.numerics =
@@ -49,16 +56,20 @@ absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWe
         "--numerics a8g32 computes with quantised weights, and this model has none; add "
         "--quantize int8 or int4, or leave --numerics out");
   }
-  if (plan.numerics != NumericsMode::kA8g32 && config.quantize != WeightQuantization::kNone) {
+  if (plan.numerics != NumericsMode::kA8g32 && quantizes) {
     return absl::FailedPreconditionError(
         absl::StrCat("--quantize is for --numerics a8g32, and ", NameOf(plan.numerics),
                      " would round quantised weights to bf16; leave one of the two out"));
   }
   ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole role) {
+    if (role == MatrixRole::kLayer) {
+      plan.num_layer_weights += tensor.view.rows * tensor.view.cols;
+    }
     plan.bytes +=
         PackedWeightBytes(plan.numerics, tensor.view.dtype, QuantizeTo(config.quantize, role),
                           tensor.view.rows, tensor.view.cols);
   });
+  plan.num_head_weights = weights.head->view.rows * weights.head->view.cols;
   return plan;
 }
 

@@ -16,7 +16,9 @@ namespace quire {
 struct WeightPlan {
   NumericsMode numerics = NumericsMode::kBf16x2;
   WeightQuantization quantization = WeightQuantization::kNone;
-  int64_t bytes = 0;  // as held
+  int64_t bytes = 0;              // as held
+  int64_t num_layer_weights = 0;  // elements
+  int64_t num_head_weights = 0;
 };
 
 // What `config` asks for; without --numerics, a8g32 where any matrix is quantised or is to be, else

@@ -10,6 +10,7 @@
 #include "kernels/cpu/attention_softmax.h"
 #include "kernels/cpu/gemm_dot.h"
 #include "kernels/cpu/vec16.h"
+#include "kernels/cpu/wide_tile.h"
 
 namespace quire {
 inline namespace QUIRE_ISA {
@@ -121,8 +122,68 @@ static void ComputeScores(const AttentionSplit& split, float* scores) {
   }
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+
+using WideRows = WideOperands<kAttentionTileRows>;
+
+static void ComputeScoresWide(const AttentionSplit& split, float* scores) {
+  WideRows wide;
+  for (int dim = 0; dim < split.padded_head_dim; dim += kWideDepth) {
+    const int left = split.padded_head_dim - dim;
+    const int depth = left < kWideDepth ? left : kWideDepth;
+    WidenRows(split.q + dim, split.padded_head_dim, split.num_rows, depth / 2, &wide);
+    for (int group = split.group_begin; group < split.group_end; ++group) {
+      for (int i = 0; i < depth / 2; ++i) {
+        const int64_t line = dim / 2 + i;
+        Fetch(split.v[group] + line * kLineElems);
+        WidenColumns(split.k[group] + line * 2 * kKvGroupTokens, 2 * i, &wide);
+      }
+      MultiplyWideRows(wide, split.num_rows, depth, dim == 0, scores + group * kKvGroupTokens,
+                       kKvSplitTokens);
+    }
+  }
+}
+
+static void WeighWide(const AttentionSplit& split, const uint16_t* probs, float* out) {
+  constexpr int kGroups = kWideDepth / kKvGroupTokens;
+  constexpr int kPairs = kKvGroupTokens / 2;
+  WideRows wide;
+  for (int begin = split.group_begin; begin < split.group_end; begin += kGroups) {
+    const int left = split.group_end - begin;
+    const int num_groups = left < kGroups ? left : kGroups;
+    WidenRows(probs + begin * kKvGroupTokens, kKvSplitTokens, split.num_rows, num_groups * kPairs,
+              &wide);
+    for (int dim = 0; dim < split.padded_head_dim; dim += 16) {
+      for (int i = 0; i < num_groups * kPairs; ++i) {
+        const int group = begin + i / kPairs;
+        const int pair = i % kPairs;
+        Fetch(split.next_k[group] + (dim / 16 * kPairs + pair) * kLineElems);
+        WidenColumns(split.v[group] + (pair * split.padded_head_dim + dim) * 2, 2 * i, &wide);
+      }
+      MultiplyWideRows(wide, split.num_rows, num_groups * kKvGroupTokens,
+                       begin == split.group_begin, out + dim, split.padded_head_dim);
+    }
+  }
+  // + 0: see attention.h.
+  const int size = split.num_rows * split.padded_head_dim;
+  for (int i = 0; i < size; i += 16) Store(out + i, Load(out + i) + Zero16());
+}
+
+#else
+
+static void ComputeScoresWide(const AttentionSplit&, float*) {}
+static void WeighWide(const AttentionSplit&, const uint16_t*, float*) {}
+
+#endif
+
 static void ComputeSplit(const AttentionSplit& split, const AttentionScratch& scratch,
                          const AttentionPartial& partial) {
+  if (kHasWideTiles && split.num_rows >= kMinWideRows) {
+    ComputeScoresWide(split, scratch.scores);
+    Softmax(split, scratch, partial);
+    WeighWide(split, scratch.probs, partial.o);
+    return;
+  }
   ComputeScores(split, scratch.scores);
   Softmax(split, scratch, partial);
   ForRowTiles(split.num_rows,

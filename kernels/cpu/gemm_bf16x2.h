@@ -10,6 +10,7 @@
 #include "kernels/cpu/gemm_epilogue.h"
 #include "kernels/cpu/gemm_kernels.h"
 #include "kernels/cpu/vec16.h"
+#include "kernels/cpu/wide_tile.h"
 
 namespace quire {
 inline namespace QUIRE_ISA {
@@ -86,107 +87,37 @@ QUIRE_INLINE void MultiplyRows(const BlockArgs& block, int row) {
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 
-// Many rows: both operands are widened to fp32 once, kWideDepth of k at a time, because shifts and
-// multiply-adds want the same ports. 16 columns of weights lie in the L1 cache, rows in the L2
-// cache. A tile of 6 rows needs all registers.
-inline constexpr int kMinWideRows = 8;
-inline constexpr int kWideDepth = 128;
-inline constexpr int kWideTileRows = 6;
-
-struct WidePiece {
-  // Of eight pairs of k first the odd halves, then the even ones.
-  alignas(64) float a[kBlockRows][kWideDepth];
-  // Of each pair first the odd half.
-  alignas(64) float w[kWideDepth][16];
-};
-
-QUIRE_INLINE __m256 OddOf(__m256i pairs) {
-  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
-}
-QUIRE_INLINE __m256 EvenOf(__m256i pairs) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
-}
-
-// a: bf16 [num_rows, lda].
-static void WidenRows(const uint16_t* a, int64_t lda, int num_rows, int num_pairs,
-                      WidePiece* piece) {
-  for (int row = 0; row < num_rows; ++row) {
-    for (int i = 0; i < num_pairs; i += 8) {  // rows are padded to whole cache lines
-      const __m256i pairs =
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + row * lda + 2 * i));
-      _mm256_store_ps(piece->a[row] + 2 * i, OddOf(pairs));
-      _mm256_store_ps(piece->a[row] + 2 * i + 8, EvenOf(pairs));
-    }
-  }
-}
-
-// pairs: of 16 columns, kPairStride apart.
-static void WidenColumns(const uint16_t* pairs, int num_pairs, WidePiece* piece) {
-  for (int i = 0; i < num_pairs; ++i, pairs += kPairStride) {
-    Fetch(pairs + kFetchAhead * kPairStride);
-    const I32x16 both = LoadPairs(pairs);
-    float* const out = piece->w[2 * i];
-    _mm256_store_ps(out, OddOf(both.lo));
-    _mm256_store_ps(out + 8, OddOf(both.hi));
-    _mm256_store_ps(out + 16, EvenOf(both.lo));
-    _mm256_store_ps(out + 24, EvenOf(both.hi));
-  }
-}
-
-// Rows [row, row + R) of the 16 columns. c: [R, kBlockCols].
-template <int R>
-QUIRE_INLINE void MultiplyWideTile(const WidePiece& piece, int row, int depth, bool first,
-                                   float* c) {
-  F32x16 acc[R];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) acc[r] = first ? Zero16() : Load(c + r * kBlockCols);
-  // Half i of the sixteen from k on.
-  const auto add = [&](int k, int i) __attribute__((always_inline)) {
-    const F32x16 w = Load(piece.w[k + i]);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      acc[r] = Fma(Broadcast(piece.a[row + r][k + i / 2 + i % 2 * 8]), w, acc[r]);
-    }
-  };
-  int k = 0;
-  for (; k + 16 <= depth; k += 16) {
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) add(k, i);
-  }
-  for (int i = 0; i < depth - k; ++i) add(k, i);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) Store(c + r * kBlockCols, acc[r]);
-}
-
 static void MultiplyWide(const BlockArgs& block, int num_rows) {
-  WidePiece piece;
+  WideOperands<kBlockRows> wide;
   for (int pair = 0; pair < block.num_pairs; pair += kWideDepth / 2) {
     const int left = block.num_pairs - pair;
     const int num_pairs = left < kWideDepth / 2 ? left : kWideDepth / 2;
-    const bool first = block.first && pair == 0;
-    WidenRows(block.a + 2 * pair, block.lda, num_rows, num_pairs, &piece);
+    WidenRows(block.a + 2 * pair, block.lda, num_rows, num_pairs, &wide);
     for (int vector = 0; vector < 2 * block.num_panels; ++vector) {
-      WidenColumns(
-          block.w + vector / 2 * block.panel_stride + vector % 2 * kPanelCols + pair * kPairStride,
-          num_pairs, &piece);
-      ForTilesOf<kWideTileRows>(num_rows, [&]<int R>(int row) {
-        MultiplyWideTile<R>(piece, row, 2 * num_pairs, first,
-                            block.c + row * kBlockCols + vector * 16);
-      });
+      const uint16_t* w =
+          block.w + vector / 2 * block.panel_stride + vector % 2 * kPanelCols + pair * kPairStride;
+      for (int i = 0; i < num_pairs; ++i, w += kPairStride) {
+        Fetch(w + kFetchAhead * kPairStride);
+        WidenColumns(w, 2 * i, &wide);
+      }
+      MultiplyWideRows(wide, num_rows, 2 * num_pairs, block.first && pair == 0,
+                       block.c + vector * 16, kBlockCols);
     }
   }
 }
+
+#else
+
+static void MultiplyWide(const BlockArgs&, int) {}
 
 #endif
 
 static void MultiplyPiece(const BlockArgs& block, int num_rows) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  if (num_rows >= kMinWideRows) {
+  if (kHasWideTiles && num_rows >= kMinWideRows) {
     MultiplyWide(block, num_rows);
-    return;
+  } else {
+    ForRowTiles(num_rows, [&]<int R>(int row) { MultiplyRows<R>(block, row); });
   }
-#endif
-  ForRowTiles(num_rows, [&]<int R>(int row) { MultiplyRows<R>(block, row); });
 }
 
 // One block of rows and panels through all of k.

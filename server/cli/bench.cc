@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_format.h"
 
-#include "engine/read_rate.h"
+#include "engine/machine_speed.h"
 #include "server/cli/bench/open_target.h"
 #include "server/cli/bench/options.h"
 #include "server/cli/bench/reports.h"
@@ -96,7 +96,7 @@ class Run {
 
  private:
   absl::Status Prepare();
-  // How fast memory is read is measured before the model takes its part of it.
+  // What the machine can do is measured before the model takes its part of memory.
   absl::Status Calibrate();
   void Report(int index, const PointResult& point, const LoadResult& load);
   ExitCode Finish(bool interrupted);
@@ -119,9 +119,9 @@ absl::Status Run::Prepare() {
 
 absl::Status Run::Calibrate() {
   if (!options_.calibrate.value_or(options_.is_local())) return absl::OkStatus();
-  const absl::StatusOr<double> rate = MeasureReadRate(options_.endpoint.engine.num_threads);
-  if (!rate.ok()) return rate.status();
-  run_.read_bytes_per_s = *rate;
+  const absl::StatusOr<MachineSpeed> machine = MeasureMachine(options_.endpoint.engine.num_threads);
+  if (!machine.ok()) return machine.status();
+  run_.machine = *machine;
   return absl::OkStatus();
 }
 

@@ -15,11 +15,11 @@
 #include "absl/synchronization/mutex.h"
 
 #include "engine/engine.h"
+#include "engine/machine_speed.h"
 #include "engine/memory_plan.h"
 #include "engine/model_config.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/thread_pool.h"
-#include "tests/bench/machine_rates.h"
 
 namespace quire {
 namespace {
@@ -31,18 +31,7 @@ double SecondsBetween(Clock::time_point a, Clock::time_point b) {
 }
 
 // What two threads of the machine can do, measured now.
-struct Peak {
-  double gflops = 0;
-  double gb_per_second = 0;
-};
-
-Peak MeasurePeak() {
-  ThreadPool pool(2);
-  MachineRates rates(DetectCpuIsa()->isa, &pool);
-  double operations, bytes;
-  rates.MeasureFor(1.0, &operations, &bytes);
-  return {operations / 1e9, bytes / 1e9};
-}
+MachineSpeed MeasurePeak() { return MeasureMachine(2).value(); }
 
 // Keeps when each token came.
 class Stopwatch : public TokenListener {
@@ -129,7 +118,7 @@ class Bench {
 void Bench::Paging() {
   std::unique_ptr<Engine> engine = Load();
   const double weight_gb = engine->info().weight_bytes / 1e9;
-  const double bandwidth = MeasurePeak().gb_per_second;
+  const double bandwidth = MeasurePeak().read_bytes_per_s / 1e9;
   std::printf(
       "context  ms/token  recomputed ms/token   (weights %.3f GB, memory %.1f GB/s: floor "
       "%.2f ms)\n",
@@ -170,7 +159,7 @@ void Bench::Batching() {
 
 void Bench::Prefill() {
   std::unique_ptr<Engine> engine = Load();
-  const double peak = MeasurePeak().gflops;
+  const double peak = MeasurePeak().bf16_operations_per_s / 1e9;
   // Two operations per weight and token; the embedding is not multiplied, the head only for the
   // last token, so neither counts. Attention counts nothing here.
   const ModelConfig config = *ReadModelConfig(model_path_);

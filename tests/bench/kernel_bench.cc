@@ -23,9 +23,9 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kv_block.h"
+#include "kernels/cpu/machine_rates.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/thread_pool.h"
-#include "tests/bench/machine_rates.h"
 
 namespace quire {
 
@@ -37,10 +37,15 @@ constexpr double kSecondsPerLine = 0.6;
 class Meter {
  public:
   Meter(CpuIsa isa, int num_threads, std::string filter)
-      : isa_(isa), filter_(std::move(filter)), pool_(num_threads), rates_(isa, &pool_) {}
+      : isa_(isa),
+        filter_(std::move(filter)),
+        pool_(num_threads),
+        rates_(MachineRates::Make(isa, &pool_).value()) {}
 
   ThreadPool* pool() { return &pool_; }
   CpuIsa isa() const { return isa_; }
+  // MachineRates::kDataBytes of bf16 values about 1.
+  const uint16_t* data() const { return rates_.data(); }
   bool Wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
 
   // `run` does `operations`, on bytes or on pairs of bf16, and reads `bytes`.
@@ -92,7 +97,7 @@ void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
                            " n=" + std::to_string(n) + " k=" + std::to_string(k);
   if (!meter.Wants(name)) return;
   const int64_t lda = ActivationStride(k);
-  const std::vector<uint16_t> a(MachineRates::Pool(), MachineRates::Pool() + m * lda);
+  const std::vector<uint16_t> a(meter.data(), meter.data() + m * lda);
   std::vector<float> wide(lda);
   std::vector<int8_t> q(m * lda);
   std::vector<RowGroup> groups(m * (lda / kGroupDepth));
@@ -116,9 +121,9 @@ void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
   const int64_t bytes = PackedBytes(format.format, n, k);
   int64_t offset = 0;
   meter.Measure(name, 2.0 * m * n * k, on_bytes, static_cast<double>(bytes), [&] {
-    args.w = reinterpret_cast<const uint8_t*>(MachineRates::Pool()) + offset;
+    args.w = reinterpret_cast<const uint8_t*>(meter.data()) + offset;
     offset += bytes;
-    if (offset + bytes > MachineRates::kPoolBytes) offset = 0;
+    if (offset + bytes > MachineRates::kDataBytes) offset = 0;
     meter.pool()->Run(chunks.num_chunks, [&](int chunk, int) {
       const auto rows = chunks.RowsOf(chunk);
       const auto units = chunks.UnitsOf(chunk);
@@ -152,7 +157,7 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   const int blocks_per_seq = (c.context + c.block_size - 1) / c.block_size;
   const int num_shared_blocks = c.num_shared / c.block_size;
   const int num_blocks = num_shared_blocks + (blocks_per_seq - num_shared_blocks) * c.num_seqs;
-  const int num_layers = static_cast<int>(MachineRates::kPoolBytes / 2 / layer_elems / num_blocks);
+  const int num_layers = static_cast<int>(MachineRates::kDataBytes / 2 / layer_elems / num_blocks);
   std::vector<int32_t> ids(num_blocks);
   std::iota(ids.begin(), ids.end(), 0);
   std::shuffle(ids.begin(), ids.end(), std::mt19937(1));
@@ -185,11 +190,11 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
     query_starts.push_back(static_cast<int32_t>(positions.size()));
   }
   const size_t rows = positions.size() * c.num_heads;
-  const std::vector<uint16_t> q(MachineRates::Pool(), MachineRates::Pool() + rows * padded);
+  const std::vector<uint16_t> q(meter.data(), meter.data() + rows * padded);
   std::vector<uint16_t> out(rows * c.head_dim);
   AttentionLayer layer;
   layer.q = q.data();
-  layer.kv = reinterpret_cast<const std::byte*>(MachineRates::Pool());
+  layer.kv = reinterpret_cast<const std::byte*>(meter.data());
   layer.out = out.data();
   layer.out_stride = c.num_heads * c.head_dim;
   attention.Plan({positions, query_starts, tables, blocks_per_seq});

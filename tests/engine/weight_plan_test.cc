@@ -72,8 +72,16 @@ TEST_F(WeightPlanTest, PlainWeightsCanBeQuantised) {
   EXPECT_EQ(plan->bytes, 7 * kQ4Matrix + kQ8Vocabulary) << "the vocabulary keeps eight bits";
   EXPECT_EQ(plan->numerics, NumericsMode::kA8g32);
   // What is quantised already stays what it is.
-  EXPECT_EQ(PlanWeights(config, Model(DType::kQ8_0, DType::kQ8_0))->bytes,
+  EXPECT_EQ(PlanWeights(config, Model(DType::kQ8_0, DType::kBF16))->bytes,
             7 * kQ8Matrix + kQ8Vocabulary);
+}
+
+TEST_F(WeightPlanTest, WeightsAreCountedByTheRowsThatMeetThem) {
+  for (const bool tied : {false, true}) {
+    const auto plan = PlanWeights({}, Model(DType::kBF16, DType::kQ8_0, tied));
+    EXPECT_EQ(plan->num_layer_weights, 7 * 64 * 64);
+    EXPECT_EQ(plan->num_head_weights, 96 * 64);
+  }
 }
 
 TEST_F(WeightPlanTest, ContradictionsAreRefused) {
@@ -87,6 +95,10 @@ TEST_F(WeightPlanTest, ContradictionsAreRefused) {
   status = PlanWeights(config, Model(DType::kBF16, DType::kBF16)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("--numerics a8g32"), absl::string_view::npos) << status;
+  config.numerics = std::nullopt;
+  status = PlanWeights(config, Model(DType::kQ4_0, DType::kQ8_0)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("--quantize rounds"), absl::string_view::npos) << status;
 }
 
 }  // namespace

@@ -28,7 +28,10 @@ TargetInfo Describe(const ModelInfo& model) {
           .model = model.path,
           .backend = model.backend,
           .vocab_size = model.vocab_size,
-          .weight_bytes = model.weight_bytes};
+          .numerics = model.numerics_mode,
+          .weight_bytes = model.weight_bytes,
+          .num_layer_weights = model.num_layer_weights,
+          .num_head_weights = model.num_head_weights};
 }
 
 }  // namespace

@@ -140,8 +140,15 @@ absl::Status GrpcTarget::AskModel() {
   info_ = {.kind = "grpc",
            .model = model.name(),
            .backend = model.backend(),
-           .vocab_size = static_cast<int32_t>(model.vocab_size())};
+           .vocab_size = static_cast<int32_t>(model.vocab_size()),
+           .numerics = model.numerics_mode()};
   return absl::OkStatus();
+}
+
+void GrpcTarget::AddWhatIsKnown(const ModelInfo& model) {
+  info_.weight_bytes = model.weight_bytes;
+  info_.num_layer_weights = model.num_layer_weights;
+  info_.num_head_weights = model.num_head_weights;
 }
 
 std::shared_ptr<GrpcTarget::Connection> GrpcTarget::FreeConnection() {

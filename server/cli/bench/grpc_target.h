@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "engine/engine.h"
 #include "server/cli/bench/target.h"
 #include "server/cli/channel.h"
 
@@ -33,7 +34,7 @@ class GrpcTarget : public Target {
   void CancelAll() override;
 
   // Of a server whose model this process knows.
-  void set_weight_bytes(int64_t weight_bytes) { info_.weight_bytes = weight_bytes; }
+  void AddWhatIsKnown(const ModelInfo& model);
 
  private:
   class Connection;

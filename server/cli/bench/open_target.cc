@@ -59,7 +59,7 @@ std::optional<Failure> OpenGrpc(const Options& options, OpenedTarget* opened, Ex
     return ToFailure(status, "");
   }
   if (const ModelInfo* model = endpoint.own_model()) {
-    (*target)->set_weight_bytes(model->weight_bytes);
+    (*target)->AddWhatIsKnown(*model);
   }
   opened->target = *std::move(target);
   return std::nullopt;

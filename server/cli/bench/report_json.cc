@@ -40,9 +40,11 @@ Json ToJson(const RunInfo& run, const PointResult& point) {
   json["tpot_ms"] = ToJson(point.tpot_ms);
   json["itl_ms"] = ToJson(point.itl_ms);
   json["total_ms"] = ToJson(point.total_ms);
-  json["read_bytes_per_s"] = OrNull(run.read_bytes_per_s);
+  json["read_bytes_per_s"] = OrNull(run.machine.read_bytes_per_s);
+  json["operations_per_s"] = OrNull(PeakOperations(run));
   json["weight_bytes"] = run.target.weight_bytes > 0 ? Json(run.target.weight_bytes) : Json();
   json["decode_roofline"] = OrNull(point.decode_roofline);
+  json["compute_roofline"] = OrNull(point.compute_roofline);
   return json;
 }
 

@@ -14,6 +14,12 @@ std::string Row(const char* name, const Distribution& ms) {
 
 }  // namespace
 
+double PeakOperations(const RunInfo& run) {
+  if (run.target.numerics == "a8g32") return run.machine.int8_operations_per_s;
+  if (run.target.numerics == "bf16x2") return run.machine.bf16_operations_per_s;
+  return 0;
+}
+
 std::string NameOf(const PointResult& point) {
   if (point.concurrency > 0) return absl::StrCat("concurrency ", point.concurrency);
   return absl::StrCat(point.rate, " requests/s");
@@ -23,10 +29,14 @@ std::string ToText(const RunInfo& run) {
   const TargetInfo& target = run.target;
   std::string text = absl::StrCat(target.model, ", ", target.backend, ", ",
                                   target.kind == "engine" ? "in process" : "over gRPC", "\n");
-  if (run.read_bytes_per_s > 0) {
+  if (run.machine.read_bytes_per_s > 0) {
     absl::StrAppendFormat(&text, "memory is read at %.1f GB/s, the weights have %.1f MB\n",
-                          run.read_bytes_per_s / 1e9,
+                          run.machine.read_bytes_per_s / 1e9,
                           static_cast<double>(target.weight_bytes) / 1e6);
+  }
+  if (const double peak = PeakOperations(run); peak > 0) {
+    absl::StrAppendFormat(&text, "instructions of %s multiply at %.0f billion operations/s\n",
+                          target.numerics, peak / 1e9);
   }
   return text;
 }
@@ -51,6 +61,10 @@ std::string ToText(const PointResult& point) {
     absl::StrAppendFormat(&text,
                           "  median TPOT: %.0f %% of the speed that reading weights allows\n",
                           100 * *point.decode_roofline);
+  }
+  if (point.compute_roofline) {
+    absl::StrAppendFormat(&text, "  all products: %.0f %% of the speed that multiplying allows\n",
+                          100 * *point.compute_roofline);
   }
   absl::StrAppend(&text, "  ms           mean      p50      p90      p95      p99\n",
                   Row("TTFT", point.ttft_ms), Row("TPOT", point.tpot_ms), Row("ITL", point.itl_ms),

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/machine_speed.h"
 #include "server/cli/bench/statistics.h"
 #include "server/cli/bench/target.h"
 #include "server/cli/report.h"
@@ -15,8 +16,12 @@ struct RunInfo {
   TargetInfo target;
   uint64_t seed = 0;
   Slo slo;
-  double read_bytes_per_s = 0;  // of memory; 0: not measured
+  MachineSpeed machine;  // zeros: not measured
 };
+
+// Operations a second that the machine allows in the target's mode of numerics; 0: not measured, or
+// an instruction that has no measurement.
+double PeakOperations(const RunInfo& run);
 
 // "concurrency 8", "2.5 requests/s".
 std::string NameOf(const PointResult& point);

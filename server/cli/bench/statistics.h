@@ -56,6 +56,9 @@ struct PointResult {
   // The least time that reading the weights once takes, by the median TPOT: 1 is as fast as memory
   // allows while nothing but weights is read. Nothing: not calibrated.
   std::optional<double> decode_roofline;
+  // The operations of all products, by those that the machine's multiplying instructions allow in
+  // the same time: 1 is as fast as they allow. Nothing: not calibrated.
+  std::optional<double> compute_roofline;
 };
 
 PointResult Evaluate(const LoadResult& load, const Slo& slo);

@@ -46,6 +46,23 @@ void RunBefore(const Options& options, LoadGenerator& generator,
   generator.Run(requests, LoadOf(options, one_at_once, 0), [](const LoadProgress&) {});
 }
 
+void CompareWithMachine(const RunInfo& run, PointResult* point) {
+  const TargetInfo& target = run.target;
+  const double read = run.machine.read_bytes_per_s;
+  if (read > 0 && target.weight_bytes > 0 && point->tpot_ms.p50 > 0) {
+    const double least_s = static_cast<double>(target.weight_bytes) / read;
+    point->decode_roofline = 1e3 * least_s / point->tpot_ms.p50;
+  }
+  const double peak = PeakOperations(run);
+  if (peak > 0 && target.num_layer_weights > 0 && point->seconds > 0) {
+    // The last token of a request is computed no further.
+    const int64_t rows = point->prompt_tokens + point->generated_tokens - point->completed;
+    const int64_t operations =
+        2 * (rows * target.num_layer_weights + point->generated_tokens * target.num_head_weights);
+    point->compute_roofline = static_cast<double>(operations) / peak / point->seconds;
+  }
+}
+
 }  // namespace
 
 absl::Status RunSweep(const Options& options, const RunInfo& run, const Workload& workload,
@@ -66,10 +83,7 @@ absl::Status RunSweep(const Options& options, const RunInfo& run, const Workload
     PointResult point = Evaluate(load, run.slo);
     point.concurrency = asked.concurrency;
     point.rate = asked.rate;
-    if (run.read_bytes_per_s > 0 && run.target.weight_bytes > 0 && point.tpot_ms.p50 > 0) {
-      const double least_s = static_cast<double>(run.target.weight_bytes) / run.read_bytes_per_s;
-      point.decode_roofline = 1e3 * least_s / point.tpot_ms.p50;
-    }
+    CompareWithMachine(run, &point);
     if (!listener.on_point(i, point, load)) return absl::OkStatus();
   }
   return absl::OkStatus();

@@ -31,7 +31,10 @@ struct TargetInfo {
   std::string model;    // its path, or the name that it is served under
   std::string backend;  // "cpu avx512bf16, 2 threads"
   int32_t vocab_size = 0;
-  int64_t weight_bytes = 0;  // 0: not known
+  std::string numerics;      // "a8g32"
+  int64_t weight_bytes = 0;  // this and the following 0: not known
+  int64_t num_layer_weights = 0;
+  int64_t num_head_weights = 0;
 };
 
 // What is measured: takes requests, tells when tokens come. One thread.

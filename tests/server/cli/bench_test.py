@@ -19,7 +19,7 @@ FIELDS = {
     "unfinished", "errors", "seconds", "prompt_tokens", "generated_tokens",
     "generated_tokens_per_s", "prompt_tokens_per_s", "requests_per_s", "slo_ttft_ms",
     "slo_tpot_ms", "goodput_per_s", "ttft_ms", "tpot_ms", "itl_ms", "total_ms",
-    "read_bytes_per_s", "weight_bytes", "decode_roofline"}
+    "read_bytes_per_s", "operations_per_s", "weight_bytes", "decode_roofline", "compute_roofline"}
 DISTRIBUTION = {"count", "mean", "p50", "p90", "p95", "p99"}
 
 
@@ -175,6 +175,21 @@ class Engine(BenchTest):
         self.assertGreater(point["read_bytes_per_s"], 1e8)
         least_ms = 1e3 * point["weight_bytes"] / point["read_bytes_per_s"]
         self.assertAlmostEqual(point["decode_roofline"], least_ms / point["tpot_ms"]["p50"])
+
+    def test_calibration_sets_products_beside_what_the_instructions_allow(self):
+        with open(os.path.join(cli.TINY, "config.json"), encoding="utf-8") as file:
+            shape = json.load(file)
+        hidden, num_heads = shape["hidden_size"], shape["num_attention_heads"]
+        kv_size = hidden // num_heads * shape["num_key_value_heads"]
+        layer = hidden * (2 * hidden + 2 * kv_size + 3 * shape["intermediate_size"])
+        [point] = bench("--engine", cli.TINY, *cli.SMALL_KV, "--prompt-tokens", "20",
+                        "--new-tokens", "30", "--requests", "4", "--concurrency", "2")
+        self.assertGreater(point["operations_per_s"], 1e8)
+        # The last token of each request is computed no further.
+        operations = 2 * 4 * (49 * shape["num_hidden_layers"] * layer +
+                              30 * shape["vocab_size"] * hidden)
+        self.assertAlmostEqual(point["compute_roofline"],
+                               operations / point["operations_per_s"] / point["seconds"])
 
     def test_a_shared_prefix_may_be_primed(self):
         [point] = bench("--engine", cli.TINY, *cli.SMALL_KV, "--calibrate", "false",

@@ -1,10 +1,10 @@
-#ifndef QUIRE_TESTS_BENCH_MACHINE_PEAK_KERNELS_H_
-#define QUIRE_TESTS_BENCH_MACHINE_PEAK_KERNELS_H_
+#ifndef QUIRE_KERNELS_CPU_MACHINE_PEAK_KERNELS_H_
+#define QUIRE_KERNELS_CPU_MACHINE_PEAK_KERNELS_H_
 
 #include <stdint.h>
 
+#include "kernels/cpu/machine_peak.h"
 #include "kernels/cpu/vec16.h"
-#include "tests/bench/machine_peak.h"
 
 // The functions of machine_peak.h, for the instruction set that the including file, one per set, is
 // compiled for.
@@ -53,7 +53,7 @@ static int64_t MultiplyBytesInRegisters(int64_t num_rounds, float* sink) {
   for (int i = 1; i < kAccumulators; ++i) sum = _mm512_xor_si512(sum, acc[i]);
   *sink = static_cast<float>(_mm512_cvtsi512_si32(sum));
   return num_rounds * kAccumulators * 128;
-#else
+#elif defined(__AVX2__)
   constexpr int kAccumulators = 12;
   __m256i acc[kAccumulators];
 #pragma GCC unroll 12
@@ -71,6 +71,19 @@ static int64_t MultiplyBytesInRegisters(int64_t num_rounds, float* sink) {
   for (int i = 1; i < kAccumulators; ++i) sum = _mm256_xor_si256(sum, acc[i]);
   *sink = static_cast<float>(_mm256_cvtsi256_si32(sum));
   return num_rounds * kAccumulators * 64;
+#else
+  constexpr int kLanes = 64;
+  int32_t acc[kLanes] = {};
+  uint8_t x[kLanes];
+  for (int i = 0; i < kLanes; ++i) x[i] = static_cast<uint8_t>(num_rounds + i);
+  for (int64_t round = 0; round < num_rounds; ++round) {
+    for (int i = 0; i < kLanes; ++i) acc[i] += x[i] * static_cast<int8_t>(x[i]);
+    asm("" : "+m"(x));
+  }
+  int32_t sum = 0;
+  for (const int32_t lane : acc) sum ^= lane;
+  *sink = static_cast<float>(sum);
+  return num_rounds * kLanes * 2;
 #endif
 }
 
@@ -89,4 +102,4 @@ extern const MachinePeak kMachinePeak = {MultiplyInRegisters, MultiplyBytesInReg
 }  // namespace QUIRE_ISA
 }  // namespace quire
 
-#endif  // QUIRE_TESTS_BENCH_MACHINE_PEAK_KERNELS_H_
+#endif  // QUIRE_KERNELS_CPU_MACHINE_PEAK_KERNELS_H_

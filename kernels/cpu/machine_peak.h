@@ -1,5 +1,5 @@
-#ifndef QUIRE_TESTS_BENCH_MACHINE_PEAK_H_
-#define QUIRE_TESTS_BENCH_MACHINE_PEAK_H_
+#ifndef QUIRE_KERNELS_CPU_MACHINE_PEAK_H_
+#define QUIRE_KERNELS_CPU_MACHINE_PEAK_H_
 
 #include <stdint.h>
 
@@ -18,4 +18,4 @@ struct MachinePeak {
 };
 }  // namespace quire
 
-#endif  // QUIRE_TESTS_BENCH_MACHINE_PEAK_H_
+#endif  // QUIRE_KERNELS_CPU_MACHINE_PEAK_H_

@@ -1,4 +1,4 @@
-#include "tests/bench/machine_rates.h"
+#include "kernels/cpu/machine_rates.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "kernels/cpu/bf16.h"
-#include "kernels/cpu/mapped_memory.h"
-#include "tests/bench/machine_peak.h"
+#include "kernels/cpu/machine_peak.h"
 
 namespace quire {
 
+namespace isa_reference {
+extern const MachinePeak kMachinePeak;
+}
 namespace isa_avx2 {
 extern const MachinePeak kMachinePeak;
 }
@@ -29,25 +31,38 @@ extern const MachinePeak kMachinePeak;
 namespace {
 
 const MachinePeak& PeakFor(CpuIsa isa) {
-  if (isa == CpuIsa::kAvx512Bf16 || isa == CpuIsa::kAmx) return isa_avx512bf16::kMachinePeak;
-  if (isa == CpuIsa::kAvx512Vnni) return isa_avx512vnni::kMachinePeak;
-  return isa == CpuIsa::kAvx512 ? isa_avx512::kMachinePeak : isa_avx2::kMachinePeak;
+  switch (isa) {
+    case CpuIsa::kReference:
+      break;
+    case CpuIsa::kAvx2:
+      return isa_avx2::kMachinePeak;
+    case CpuIsa::kAvx512:
+      return isa_avx512::kMachinePeak;
+    case CpuIsa::kAvx512Vnni:
+      return isa_avx512vnni::kMachinePeak;
+    case CpuIsa::kAvx512Bf16:
+    case CpuIsa::kAmx:
+      return isa_avx512bf16::kMachinePeak;
+  }
+  return isa_reference::kMachinePeak;
 }
 
 }  // namespace
 
-const uint16_t* MachineRates::Pool() {
-  static const MappedMemory memory = [] {
-    MappedMemory m = *MappedMemory::Map(kPoolBytes, "benchmark");
-    auto* data = reinterpret_cast<uint16_t*>(m.data());
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    constexpr int64_t kPeriod = 1 << 20;
-    for (int64_t i = 0; i < kPeriod; ++i) data[i] = RneBf16(normal(random));
-    for (int64_t i = kPeriod; i < kPoolBytes / 2; ++i) data[i] = data[i - kPeriod];
-    return m;
-  }();
-  return reinterpret_cast<const uint16_t*>(memory.data());
+absl::StatusOr<MachineRates> MachineRates::Make(CpuIsa isa, ThreadPool* pool) {
+  constexpr char kPurpose[] = "measuring what the machine can do";
+  if (absl::Status status = CheckMachineHas(kDataBytes, kPurpose); !status.ok()) return status;
+  absl::StatusOr<MappedMemory> memory = MappedMemory::Map(kDataBytes, kPurpose);
+  if (!memory.ok()) return memory.status();
+  auto* const data = reinterpret_cast<uint16_t*>(memory->data());
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kPeriod = 1 << 20;
+  for (int64_t i = 0; i < kPeriod; ++i) data[i] = RneBf16(normal(random));
+  constexpr int kNumPeriods = static_cast<int>(kDataBytes / (2 * kPeriod));
+  pool->Run(kNumPeriods - 1,
+            [&](int chunk, int) { std::copy_n(data, kPeriod, data + (chunk + 1) * kPeriod); });
+  return MachineRates(isa, pool, *std::move(memory));
 }
 
 double MachineRates::Now() const {
@@ -74,8 +89,8 @@ double MachineRates::Read() {
   constexpr int64_t kChunk = int64_t{1} << 20;
   const int num_chunks = 16 * pool_->num_threads();
   std::vector<float> sinks(num_chunks);
-  if (read_offset_ + num_chunks * kChunk > kPoolBytes) read_offset_ = 0;
-  const auto* data = reinterpret_cast<const std::byte*>(Pool()) + read_offset_;
+  if (read_offset_ + num_chunks * kChunk > kDataBytes) read_offset_ = 0;
+  const auto* data = memory_.data() + read_offset_;
   const double start = Now();
   pool_->Run(num_chunks, [&](int chunk, int) {
     PeakFor(isa_).read(data + chunk * kChunk, kChunk, &sinks[chunk]);
@@ -83,16 +98,6 @@ double MachineRates::Read() {
   const double rate = static_cast<double>(num_chunks * kChunk) / (Now() - start);
   read_offset_ += num_chunks * kChunk;
   return rate;
-}
-
-void MachineRates::MeasureFor(double seconds, double* operations_per_second,
-                              double* bytes_per_second) {
-  *operations_per_second = *bytes_per_second = 0;
-  const double end = Now() + seconds;
-  while (Now() < end) {
-    *operations_per_second = std::max(*operations_per_second, Multiply());
-    *bytes_per_second = std::max(*bytes_per_second, Read());
-  }
 }
 
 }  // namespace quire

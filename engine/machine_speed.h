@@ -1,0 +1,25 @@
+#ifndef QUIRE_ENGINE_MACHINE_SPEED_H_
+#define QUIRE_ENGINE_MACHINE_SPEED_H_
+
+#include "absl/status/statusor.h"
+
+namespace quire {
+
+// What some threads of this machine do together at best: the scale for decoding, which reads all
+// weights for each token of one sequence, and for prefill, which multiplies. A multiplication and
+// the addition of its product are two operations.
+struct MachineSpeed {
+  double read_bytes_per_s = 0;
+  // By the instructions that products are made of, operands in registers.
+  double bf16_operations_per_s = 0;  // mode bf16x2
+  double int8_operations_per_s = 0;  // mode a8g32
+};
+
+// With 0 threads, as many as an engine would take. Takes about a second, and half a GiB of memory
+// meanwhile: RESOURCE_EXHAUSTED where the machine has less, FAILED_PRECONDITION where the
+// environment asks for an instruction set that it lacks.
+absl::StatusOr<MachineSpeed> MeasureMachine(int num_threads);
+
+}  // namespace quire
+
+#endif  // QUIRE_ENGINE_MACHINE_SPEED_H_

@@ -1,1 +1,0 @@
-#include "tests/bench/machine_peak_kernels.h"
