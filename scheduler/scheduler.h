@@ -240,8 +240,8 @@ class Scheduler {
   // By effective priority, then arrival: plans go from the front, victims come from the back.
   std::vector<Sequence*> running_;
   std::vector<int32_t> free_seq_slots_;  // the back is given out next
-  std::vector<StepPlan> plans_;  // [max_steps_in_flight]: that of a step is at id % size
-  CommitResult committed_;       // of the last step
+  std::vector<StepPlan> plans_;          // [max_steps_in_flight]: that of a step is at id % size
+  CommitResult committed_;               // of the last step
   std::vector<std::pair<SequenceId, EndReason>> end_requests_;
   Watermark watermark_;
   StepId oldest_step_ = 1;  // [oldest_step_, next_step_id_) are planned and not committed
