@@ -34,6 +34,7 @@ PrefixCache::PrefixCache(const PrefixCacheConfig& config, BlockPool* pool,
       group_of_block_(pool->num_blocks(), -1) {
   std::iota(unused_nodes_.rbegin(), unused_nodes_.rend(), 0);
   ReserveTouched(nodes_.size(), &unsorted_);
+  roots_.reserve(kSpareNodes);
   QUIRE_CHECK(block_size_ > 0 && !windows_.empty(), "blocks have slots and there is a group");
   const auto full = std::find(windows_.begin(), windows_.end(), 0);
   if (full != windows_.end()) full_group_ = static_cast<int32_t>(full - windows_.begin());

@@ -179,6 +179,10 @@ void Generation::Wake() {
 
 void Generation::Pump() {
   wake_pending_.store(false);
+  Advance();
+}
+
+void Generation::Advance() {
   {
     std::lock_guard<std::mutex> lock(mu_);
     RecordIfOverLocked();
@@ -347,7 +351,7 @@ void Generation::OnWritten(bool ok) {
     writing_ = false;
   }
   if (ok) {
-    Pump();
+    Advance();
   } else {
     OnClientGone();
   }
