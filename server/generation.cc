@@ -350,11 +350,8 @@ void Generation::OnWritten(bool ok) {
     std::lock_guard<std::mutex> lock(mu_);
     writing_ = false;
   }
-  if (ok) {
-    Advance();
-  } else {
-    OnClientGone();
-  }
+  if (!ok) return OnClientGone();
+  Advance();
 }
 
 void Generation::OnClientGone() {
