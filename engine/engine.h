@@ -85,6 +85,10 @@ class Engine {
   // Ends all sequences that have not been scheduled yet with kDraining.
   virtual void EndQueued() = 0;
 
+  // What many listeners heard is handed on together: the engine thread calls `hand_over` when it
+  // has told them all of a step. As a listener, it must return at once. Call before Submit.
+  virtual void SetHandOver(std::function<void()> hand_over) = 0;
+
   // The engine's clock, for deadlines in requests.
   virtual TimeUs Now() const = 0;
   virtual SchedulerStats Stats() const = 0;

@@ -88,6 +88,7 @@ void EngineLoop::Loop() {
   while (TakeInbox(idle_ ? kIdleWait : absl::ZeroDuration())) Step();
   for (const auto& [id, live] : live_) scheduler_.End(id, EndReason::kDraining);
   TellEnded(scheduler_.Plan(Now()).ended);
+  HandOver();
 }
 
 // Hops 4 to 12 of a token's way. Statistics are published before anybody hears of the step, so that
@@ -101,16 +102,17 @@ void EngineLoop::Step() {
     since = now;
   };
   scheduler_.SetTouchedBlocks(kv_storage_->touched_blocks());
-  const StepPlan plan = scheduler_.Plan(since);
+  const StepPlan& plan = scheduler_.Plan(since);
   if (!plan.ended.empty()) PublishStats();
-  TellEnded(plan.ended);  // before the step: whoever cancelled does not wait for it
+  TellEnded(plan.ended);
+  HandOver();  // before the step: whoever was accepted or cancelled does not wait for it
   idle_ = plan.num_tokens == 0;
   PaceTouching();
   took(StepPhase::kPlan);
   if (!idle_) {
     const absl::StatusOr<StepResult> result = Run(plan);
     took(StepPhase::kRun);
-    const CommitResult commit =
+    const CommitResult& commit =
         result.ok() ? scheduler_.Commit(plan.step_id, ResultsOf(plan, *result), Now())
                     : scheduler_.CommitFailed(plan.step_id, Now());
     took(StepPhase::kCommit);
@@ -118,6 +120,7 @@ void EngineLoop::Step() {
     if (result.ok()) TellPromptRows(plan, *result);
     TellTokens(plan, result.ok() ? &*result : nullptr, commit);
     TellEnded(commit.ended);
+    HandOver();
     took(StepPhase::kTell);
     absl::MutexLock lock(&stats_mutex_);
     times_.Add(took_us, since);
@@ -146,6 +149,7 @@ bool EngineLoop::TakeInbox(absl::Duration timeout) {
 }
 
 void EngineLoop::Accept(Submission submission) {
+  was_asked_ = true;
   const absl::StatusOr<AddResult> added = scheduler_.Add(submission.id, submission.request, Now());
   if (!added.ok()) {
     submission.listener->OnRefused(added.status());
@@ -175,17 +179,17 @@ absl::StatusOr<StepResult> EngineLoop::Run(const StepPlan& plan) {
   return backend_->Collect(ticket);
 }
 
-std::vector<SequenceResult> EngineLoop::ResultsOf(const StepPlan& plan,
-                                                  const StepResult& result) const {
-  std::vector<SequenceResult> results(plan.sequences.size());
-  for (size_t i = 0; i < results.size(); ++i) {
+absl::Span<const SequenceResult> EngineLoop::ResultsOf(const StepPlan& plan,
+                                                       const StepResult& result) {
+  results_.assign(plan.sequences.size(), {});
+  for (size_t i = 0; i < results_.size(); ++i) {
     const int first_sample = batch_.outputs()[i].first_sample;
-    results[i].finite = result.seq_finite[i] != 0;
+    results_[i].finite = result.seq_finite[i] != 0;
     if (first_sample >= 0) {
-      results[i].token_ids = result.sampled.subspan(first_sample, plan.sequences[i].num_draws);
+      results_[i].token_ids = result.sampled.subspan(first_sample, plan.sequences[i].num_draws);
     }
   }
-  return results;
+  return results_;
 }
 
 void EngineLoop::TellPromptRows(const StepPlan& plan, const StepResult& result) {
@@ -243,6 +247,10 @@ void EngineLoop::TellEnded(const std::vector<EndedSequence>& ended) {
     found->second.listener->OnEnd(end);
     live_.erase(found);
   }
+}
+
+void EngineLoop::HandOver() {
+  if (was_asked_ && hand_over_) hand_over_();
 }
 
 void EngineLoop::PublishStats() {

@@ -2,8 +2,11 @@
 #define QUIRE_ENGINE_ENGINE_LOOP_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -38,6 +41,9 @@ struct EngineParts {
 //
 // What each sequence is to its listener (Live) is kept here; what it is to the device and to memory
 // is the scheduler's. Both forget it at the same moment: when its EndedSequence is told.
+//
+// A step in which nobody is admitted and nobody ends does not allocate, and wakes nobody but by
+// `hand_over`, once.
 class EngineLoop : public Engine {
  public:
   explicit EngineLoop(EngineParts parts);
@@ -48,6 +54,7 @@ class EngineLoop : public Engine {
                                     std::shared_ptr<TokenListener> listener) override;
   void End(SequenceId id, EndReason reason) override;
   void EndQueued() override;
+  void SetHandOver(std::function<void()> hand_over) override { hand_over_ = std::move(hand_over); }
   TimeUs Now() const override { return MonotonicNow(); }
   SchedulerStats Stats() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
   StepTimes Times() const override ABSL_LOCKS_EXCLUDED(stats_mutex_);
@@ -72,13 +79,15 @@ class EngineLoop : public Engine {
   bool TakeInbox(absl::Duration timeout);
   void Accept(Submission submission);
   absl::StatusOr<StepResult> Run(const StepPlan& plan);
-  std::vector<SequenceResult> ResultsOf(const StepPlan& plan, const StepResult& result) const;
+  // Valid until the next call.
+  absl::Span<const SequenceResult> ResultsOf(const StepPlan& plan, const StepResult& result);
   void TellPromptRows(const StepPlan& plan, const StepResult& result);
   void TellPromptRow(const PlannedSequence& sequence, const Batch::Outputs& out, int row,
                      const StepResult& result, TokenListener& listener);
   absl::Span<const float> LogitsOf(const StepResult& result, int tap) const;  // [vocab_size]
   void TellTokens(const StepPlan& plan, const StepResult* result, const CommitResult& commit);
   void TellEnded(const std::vector<EndedSequence>& ended);
+  void HandOver();
   void PublishStats() ABSL_LOCKS_EXCLUDED(stats_mutex_);
 
   // Constant after construction.
@@ -86,6 +95,8 @@ class EngineLoop : public Engine {
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<Transformer> transformer_;
   const int32_t spare_blocks_;  // touched and free: more are touched only while nothing computes
+
+  std::function<void()> hand_over_;  // constant after the first Submit
 
   Inbox inbox_;
   // After the inbox: its thread wakes it as blocks become usable.
@@ -100,9 +111,11 @@ class EngineLoop : public Engine {
   // Engine thread.
   Scheduler scheduler_;
   Batch batch_;
+  std::vector<SequenceResult> results_;  // scratch of ResultsOf
   absl::flat_hash_map<SequenceId, Live> live_;
   InboxContent taken_;
-  bool idle_ = true;  // the last step had nothing to run
+  bool was_asked_ = false;  // something was submitted: hand_over_ will not change any more
+  bool idle_ = true;        // the last step had nothing to run
 
   std::thread thread_;  // last: starts when everything else is there
 };

@@ -23,8 +23,8 @@ struct TokenScores {
 // All calls come from the engine thread, in this order: OnAccepted once, then OnPrompt... and
 // OnToken as steps commit, then OnEnd once for each choice: nothing of that choice comes after it.
 // A request that is refused gets OnRefused once and nothing else. A listener must return at once:
-// it hands over and wakes, it never waits, writes or decodes here. Spans and pointers are valid
-// during the call.
+// it keeps what it heard, it never waits, writes or decodes here. What is to be woken for many of
+// them is woken once, by Engine::SetHandOver. Spans and pointers are valid during the call.
 class TokenListener {
  public:
   virtual ~TokenListener() = default;

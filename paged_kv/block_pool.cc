@@ -4,20 +4,24 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "paged_kv/reserve_touched.h"
 
 namespace quire {
 
 BlockPool::BlockPool(int32_t num_blocks, uint64_t shuffle_seed)
     : blocks_(num_blocks), shuffled_(shuffle_seed != 0), random_(shuffle_seed) {
   QUIRE_CHECK(num_blocks > 0, "a pool has blocks");
+  ReserveTouched(num_blocks, &free_);
 }
 
 void BlockPool::SetTouched(int32_t n) {
   QUIRE_CHECK(n <= num_blocks(), "touched blocks are blocks of the pool");
+  if (n <= num_touched_) return;
+  // Below everything freed since, so that memory in use stays dense and warm.
+  free_.insert(free_.begin(), n - num_touched_, kNoBlock);
   for (; num_touched_ < n; ++num_touched_) {
     blocks_[num_touched_].place = Place::kFree;
-    // Below everything freed since, so that memory in use stays dense and warm.
-    free_.push_front(num_touched_);
+    free_[n - 1 - num_touched_] = num_touched_;
   }
 }
 

@@ -2,7 +2,6 @@
 #define QUIRE_PAGED_KV_BLOCK_POOL_H_
 
 #include <cstdint>
-#include <deque>
 #include <random>
 #include <vector>
 
@@ -46,7 +45,7 @@ class BlockPool {
 
   // The listener outlives the pool's use; without one no block may be marked cached.
   void SetListener(IdleListener* listener) { listener_ = listener; }
-  // Blocks [0, n) may be handed out from now on; lower n has no effect. O(newly touched).
+  // Blocks [0, n) may be handed out from now on; lower n has no effect. O(free), where n is new.
   void SetTouched(int32_t n);
 
   // Takes `count` FREE blocks, one holder each, and appends their ids to `*out`; or none at all
@@ -101,7 +100,7 @@ class BlockPool {
   void Settle(BlockId block);
 
   std::vector<Block> blocks_;
-  std::deque<BlockId> free_;  // the back is handed out next
+  std::vector<BlockId> free_;  // the back is handed out next
   // May hold entries of blocks that were held again since: they are skipped when they come up.
   std::vector<Fenced> fenced_;
   IdleListener* listener_ = nullptr;

@@ -3,8 +3,13 @@
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "paged_kv/reserve_touched.h"
 
 namespace quire {
+
+void BlockTable::Reserve(int32_t num_blocks) {
+  for (std::vector<BlockId>& ids : ids_) ReserveTouched(num_blocks, &ids);
+}
 
 void BlockTable::Append(absl::Span<const BlockId> blocks) {
   QUIRE_CHECK(blocks.size() == ids_.size(), "one entry per group");

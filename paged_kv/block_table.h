@@ -18,11 +18,13 @@ namespace quire {
 // All groups have the same number of entries. An entry is kNoBlock where a window group's block
 // was given back, or was never taken because it lay out of the window; those come first.
 //
-// Owned by a Sequence, engine thread only.
+// Owned by a Sequence, engine thread only. Within what was reserved nothing allocates.
 class BlockTable {
  public:
   explicit BlockTable(int32_t num_groups) : ids_(num_groups), first_held_(num_groups) {}
 
+  // Takes memory for so many entries per group. O(num_blocks).
+  void Reserve(int32_t num_blocks);
   // Adds one entry per group. The caller's holders become the table's.
   void Append(absl::Span<const BlockId> blocks);  // [num_groups]
   // Drops the blocks of `group` with indices below `block_idx`.

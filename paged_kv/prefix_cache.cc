@@ -1,13 +1,22 @@
 #include "paged_kv/prefix_cache.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <utility>
 
 #include "absl/hash/hash.h"
 
 #include "kernels/check.h"
+#include "paged_kv/reserve_touched.h"
 
 namespace quire {
+namespace {
+
+// Nodes beside those of cached blocks: roots, and promises.
+constexpr size_t kSpareNodes = 256;
+
+}  // namespace
 
 PrefixCache::PrefixCache(const PrefixCacheConfig& config, BlockPool* pool,
                          std::unique_ptr<EvictionPolicy> policy)
@@ -16,12 +25,16 @@ PrefixCache::PrefixCache(const PrefixCacheConfig& config, BlockPool* pool,
       hash_mask_(config.hash_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << config.hash_bits) - 1),
       pool_(pool),
       policy_(std::move(policy)),
-      complete_by_tokens_(ByTokens{&nodes_}),
+      nodes_(pool->num_blocks() + kSpareNodes),
+      tokens_(nodes_.size() * config.block_size),
+      unused_nodes_(nodes_.size()),
+      first_in_bucket_(std::bit_ceil(nodes_.size()), -1),
+      complete_by_tokens_(ByTokens{this}),
       node_of_block_(pool->num_blocks(), -1),
       group_of_block_(pool->num_blocks(), -1) {
-  // Growing would move all nodes in the middle of a step. PENDING ones may still exceed it.
-  nodes_.reserve(pool->num_blocks());
-  first_by_hash_.reserve(pool->num_blocks());
+  std::iota(unused_nodes_.rbegin(), unused_nodes_.rend(), 0);
+  ReserveTouched(nodes_.size(), &unsorted_);
+  roots_.reserve(kSpareNodes);
   QUIRE_CHECK(block_size_ > 0 && !windows_.empty(), "blocks have slots and there is a group");
   const auto full = std::find(windows_.begin(), windows_.end(), 0);
   if (full != windows_.end()) full_group_ = static_cast<int32_t>(full - windows_.begin());
@@ -139,7 +152,19 @@ void PrefixCache::SetBlocks(int32_t index, absl::Span<const BlockId> blocks) {
     group_of_block_[blocks[group]] = static_cast<int32_t>(group);
     policy_->Use(blocks[group], node.hash, now_us_);
   }
-  if (IsComplete(node)) complete_by_tokens_.insert({node.parent, index});
+  if (!IsComplete(node)) return;
+  if (unsorted_.size() == unsorted_.capacity()) SortComplete();
+  unsorted_.push_back(index);
+}
+
+void PrefixCache::SortComplete() const {
+  for (const int32_t index : unsorted_) {
+    const Node& node = nodes_[index];
+    if (node.state == State::kValid && IsComplete(node)) {
+      complete_by_tokens_.insert({node.parent, index});
+    }
+  }
+  unsorted_.clear();
 }
 
 void PrefixCache::ClearBlock(int32_t index, int32_t group) {
@@ -206,12 +231,19 @@ uint64_t PrefixCache::HashOf(uint64_t parent_hash, absl::Span<const int32_t> tok
   return absl::HashOf(parent_hash, tokens) & hash_mask_;
 }
 
+absl::Span<const int32_t> PrefixCache::TokensOf(int32_t index) const {
+  return absl::MakeConstSpan(tokens_).subspan(static_cast<size_t>(index) * block_size_,
+                                              block_size_);
+}
+
 int32_t PrefixCache::FindChild(int32_t parent, absl::Span<const int32_t> tokens) const {
-  const auto first = first_by_hash_.find(HashOf(nodes_[parent].hash, tokens));
-  int32_t index = first == first_by_hash_.end() ? -1 : first->second;
-  while (index >= 0 && (nodes_[index].parent != parent || nodes_[index].tokens != tokens)) {
-    index = nodes_[index].next_same_hash;
-  }
+  const uint64_t hash = HashOf(nodes_[parent].hash, tokens);
+  const auto is_it = [&](int32_t index) {
+    const Node& node = nodes_[index];
+    return node.hash == hash && node.parent == parent && TokensOf(index) == tokens;
+  };
+  int32_t index = first_in_bucket_[BucketOf(hash)];
+  while (index >= 0 && !is_it(index)) index = nodes_[index].next_in_bucket;
   return index;
 }
 
@@ -219,19 +251,20 @@ int32_t PrefixCache::AddNode(State state, int32_t parent, absl::Span<const int32
   if (unused_nodes_.empty()) {
     unused_nodes_.push_back(static_cast<int32_t>(nodes_.size()));
     nodes_.emplace_back();
+    tokens_.resize(nodes_.size() * block_size_);
   }
   const int32_t index = unused_nodes_.back();
   unused_nodes_.pop_back();
   Node& node = nodes_[index];
   node.state = state;
   node.parent = parent;
-  node.tokens.assign(tokens.begin(), tokens.end());
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + int64_t{index} * block_size_);
   node.blocks.assign(windows_.size(), kNoBlock);
   if (parent >= 0) {
     QUIRE_CHECK(static_cast<int32_t>(tokens.size()) == block_size_, "a node is a full block");
     node.hash = HashOf(nodes_[parent].hash, tokens);
-    int32_t& first = first_by_hash_.try_emplace(node.hash, -1).first->second;
-    node.next_same_hash = std::exchange(first, index);
+    int32_t& first = first_in_bucket_[BucketOf(node.hash)];
+    node.next_in_bucket = std::exchange(first, index);
     ++nodes_[parent].num_children;
     UpdateOffer(parent);
   }
@@ -258,11 +291,9 @@ int32_t PrefixCache::EraseNode(int32_t index) {
 }
 
 void PrefixCache::UnlinkHash(int32_t index) {
-  const auto first = first_by_hash_.find(nodes_[index].hash);
-  int32_t* link = &first->second;
-  while (*link != index) link = &nodes_[*link].next_same_hash;
-  *link = nodes_[index].next_same_hash;
-  if (first->second < 0) first_by_hash_.erase(first);
+  int32_t* link = &first_in_bucket_[BucketOf(nodes_[index].hash)];
+  while (*link != index) link = &nodes_[*link].next_in_bucket;
+  *link = nodes_[index].next_in_bucket;
 }
 
 void PrefixCache::PruneFrom(int32_t index) {

@@ -57,7 +57,8 @@ struct PrefixCacheConfig {
 // all its ancestors too, so a node that nobody holds has no descendant that somebody holds, and
 // all IDLE blocks of the pool can be evicted.
 //
-// Owned by Scheduler, engine thread only.
+// Owned by Scheduler, engine thread only. Keeping promises, publishing and giving up blocks do not
+// allocate, but where a salt gets its root.
 class PrefixCache : private BlockPool::IdleListener {
  public:
   // Becomes the pool's listener.
@@ -120,10 +121,9 @@ class PrefixCache : private BlockPool::IdleListener {
     uint32_t generation = 0;
     int32_t parent = -1;
     int32_t num_children = 0;
-    int32_t next_same_hash = -1;
+    int32_t next_in_bucket = -1;
     uint64_t hash = 0;  // of the whole chain
     uint64_t owner = 0;
-    std::vector<int32_t> tokens;             // [block_size]
     absl::InlinedVector<BlockId, 2> blocks;  // [num_groups]
     std::string salt;                        // of a root
   };
@@ -140,9 +140,9 @@ class PrefixCache : private BlockPool::IdleListener {
   // Orders children by parent, then by tokens.
   struct ByTokens {
     using is_transparent = void;
-    const std::vector<Node>* nodes;
+    const PrefixCache* cache;
     absl::Span<const int32_t> TokensOf(const Child& child) const {
-      return (*nodes)[child.node].tokens;
+      return cache->TokensOf(child.node);
     }
     static absl::Span<const int32_t> TokensOf(const Key& key) { return key.tokens; }
     template <typename A, typename B>
@@ -162,12 +162,16 @@ class PrefixCache : private BlockPool::IdleListener {
 
   bool IsAlive(NodeRef ref) const;
   NodeRef RefTo(int32_t index) const { return {index, nodes_[index].generation}; }
+  absl::Span<const int32_t> TokensOf(int32_t index) const;  // [block_size]; not of a root
   uint64_t HashOf(uint64_t parent_hash, absl::Span<const int32_t> tokens) const;
+  size_t BucketOf(uint64_t hash) const { return hash & (first_in_bucket_.size() - 1); }
   int32_t FindChild(int32_t parent, absl::Span<const int32_t> tokens) const;  // -1: none
   int32_t AddNode(State state, int32_t parent, absl::Span<const int32_t> tokens);
   int32_t EraseNode(int32_t index);  // returns the parent
   void UnlinkHash(int32_t index);
   void PruneFrom(int32_t index);
+  // Brings complete_by_tokens_ up to date.
+  void SortComplete() const;
   void FindPartial(int32_t parent, absl::Span<const int32_t> tokens, PrefixMatch* match) const;
 
   void CheckNode(int32_t index) const;
@@ -190,13 +194,19 @@ class PrefixCache : private BlockPool::IdleListener {
   const std::unique_ptr<EvictionPolicy> policy_;
 
   int64_t now_us_ = 0;
+  // For all blocks of the pool and some more, made at once; promises may exceed it.
   std::vector<Node> nodes_;
+  std::vector<int32_t> tokens_;  // [nodes, block_size]
   std::vector<int32_t> unused_nodes_;
-  absl::flat_hash_map<std::string, int32_t> roots_;       // by salt
-  absl::flat_hash_map<uint64_t, int32_t> first_by_hash_;  // then along next_same_hash
-  absl::btree_set<Child, ByTokens> complete_by_tokens_;   // VALID, no block absent
-  std::vector<int32_t> node_of_block_;                    // [num_blocks]; -1: not cached
-  std::vector<int32_t> group_of_block_;                   // [num_blocks]
+  absl::flat_hash_map<std::string, int32_t> roots_;  // by salt
+  // [a power of 2, at least their number]: nodes by hash, then along next_in_bucket; -1: none.
+  std::vector<int32_t> first_in_bucket_;
+  // VALID, no block absent. Only Match looks here: until it does, what has become complete waits in
+  // `unsorted_`, together with what may be gone since.
+  mutable absl::btree_set<Child, ByTokens> complete_by_tokens_;
+  mutable std::vector<int32_t> unsorted_;  // within its first capacity
+  std::vector<int32_t> node_of_block_;     // [num_blocks]; -1: not cached
+  std::vector<int32_t> group_of_block_;    // [num_blocks]
 };
 
 }  // namespace quire

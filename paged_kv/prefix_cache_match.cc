@@ -71,11 +71,12 @@ void PrefixCache::FindPartial(int32_t parent, absl::Span<const int32_t> tokens,
   // neighbour.
   const auto consider = [&](int32_t index) {
     const Node& node = nodes_[index];
-    const int32_t common = CommonLength(node.tokens, tokens);
+    const int32_t common = CommonLength(TokensOf(index), tokens);
     if (node.parent != parent || common <= match->partial_tokens) return;
     match->partial = RefTo(index);
     match->partial_tokens = common;
   };
+  SortComplete();
   const auto after = complete_by_tokens_.lower_bound(Key{parent, tokens});
   if (after != complete_by_tokens_.end()) consider(after->node);
   if (after != complete_by_tokens_.begin()) consider(std::prev(after)->node);
@@ -116,6 +117,7 @@ absl::Span<const BlockId> PrefixCache::BlocksOf(NodeRef node) const {
 }
 
 void PrefixCache::CheckInvariants() const {
+  SortComplete();
   std::vector<int32_t> num_children(nodes_.size());
   int32_t num_blocks = 0;
   size_t num_complete = 0;
@@ -149,7 +151,7 @@ void PrefixCache::CheckNode(int32_t index) const {
     return;
   }
   const Node& parent = nodes_[node.parent];
-  QUIRE_CHECK(FindChild(node.parent, node.tokens) == index, "invariant 4");
+  QUIRE_CHECK(FindChild(node.parent, TokensOf(index)) == index, "invariant 4");
   QUIRE_CHECK(complete_by_tokens_.contains(Child{node.parent, index}) == IsComplete(node),
               "invariant 4");
   QUIRE_CHECK(parent.state != State::kUnused, "invariant 4");

@@ -175,6 +175,7 @@ bool Scheduler::HasBlocksToAdmit(const Sequence& sequence, const Head& head, int
 
 void Scheduler::EnterRunning(Sequence* sequence) {
   LeaveQueue(sequence);
+  sequence->TakeMemory(config_.block_size);
   sequence->is_running = true;
   sequence->effective_priority = sequence->priority;
   sequence->seq_slot = free_seq_slots_.back();

@@ -6,45 +6,44 @@
 
 namespace quire {
 
-Scheduler::InFlightStep Scheduler::TakeOldestStep(uint64_t step_id) {
-  QUIRE_CHECK(!in_flight_.empty() && in_flight_.front().id == step_id, "steps commit in order");
-  InFlightStep step = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  return step;
+// Empties committed_, too. The plan lives on until the next one is made.
+const StepPlan& Scheduler::TakeOldestStep(uint64_t step_id) {
+  QUIRE_CHECK(num_in_flight() > 0 && oldest_step_ == step_id, "steps commit in order");
+  committed_.Restart();
+  return plans_[oldest_step_++ % plans_.size()];
 }
 
-CommitResult Scheduler::Commit(uint64_t step_id, absl::Span<const SequenceResult> results,
-                               TimeUs now) {
-  const InFlightStep step = TakeOldestStep(step_id);
-  QUIRE_CHECK(results.size() == step.parts.size(), "one result per planned sequence");
+const CommitResult& Scheduler::Commit(uint64_t step_id, absl::Span<const SequenceResult> results,
+                                      TimeUs now) {
+  const StepPlan& plan = TakeOldestStep(step_id);
+  QUIRE_CHECK(results.size() == plan.sequences.size(), "one result per planned sequence");
   cache_.SetNow(now);
-  CommitResult out;
-  EndRequested(&out.ended);
-  out.tokens.reserve(results.size());
-  for (size_t i = 0; i < results.size(); ++i) CommitPart(step.parts[i], results[i], &out);
+  EndRequested(&committed_.ended);
+  for (size_t i = 0; i < results.size(); ++i) {
+    CommitPart(plan.sequences[i], results[i], &committed_);
+  }
   pool_.CommitStep(step_id);
-  EndOverdue(now, &out.ended);
+  EndOverdue(now, &committed_.ended);
   EndCall();
-  return out;
+  return committed_;
 }
 
-CommitResult Scheduler::CommitFailed(uint64_t step_id, TimeUs now) {
-  const InFlightStep step = TakeOldestStep(step_id);
+const CommitResult& Scheduler::CommitFailed(uint64_t step_id, TimeUs now) {
+  const StepPlan& plan = TakeOldestStep(step_id);
   cache_.SetNow(now);
-  CommitResult out;
-  EndRequested(&out.ended);
-  for (const InFlightPart& part : step.parts) {
+  EndRequested(&committed_.ended);
+  for (const PlannedSequence& part : plan.sequences) {
     if (Sequence* sequence = Find(part.id)) {
-      EndSequence(sequence, EndReason::kEngineFailed, &out.ended);
+      EndSequence(sequence, EndReason::kEngineFailed, &committed_.ended);
     }
   }
   pool_.CommitStep(step_id);
-  EndOverdue(now, &out.ended);
+  EndOverdue(now, &committed_.ended);
   EndCall();
-  return out;
+  return committed_;
 }
 
-void Scheduler::CommitPart(const InFlightPart& part, const SequenceResult& result,
+void Scheduler::CommitPart(const PlannedSequence& part, const SequenceResult& result,
                            CommitResult* out) {
   Sequence* const sequence = Find(part.id);
   if (sequence == nullptr) return;

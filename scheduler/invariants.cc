@@ -15,8 +15,7 @@ void Scheduler::CheckCounts() const {
   QUIRE_CHECK(waiting_.size() + running_.size() == sequences_.size(), "in exactly one list");
   QUIRE_CHECK(running_.size() + free_seq_slots_.size() == static_cast<size_t>(config_.max_num_seqs),
               "slots are taken or free");
-  QUIRE_CHECK(static_cast<int32_t>(in_flight_.size()) <= config_.max_steps_in_flight,
-              "steps in flight are bounded");
+  QUIRE_CHECK(num_in_flight() <= config_.max_steps_in_flight, "steps in flight are bounded");
 }
 
 // What is wrong now would give wrong tokens later: better to end.
@@ -27,7 +26,7 @@ void Scheduler::EndCall() {
 
 int32_t Scheduler::NumLeakedBlocks() const {
   const int32_t held_by_nobody = running_.empty() ? pool_.num_held() : 0;
-  const int32_t fenced_by_nothing = in_flight_.empty() ? pool_.num_fenced() : 0;
+  const int32_t fenced_by_nothing = num_in_flight() == 0 ? pool_.num_fenced() : 0;
   return held_by_nobody + fenced_by_nothing;
 }
 
@@ -36,7 +35,7 @@ std::string Scheduler::Dump() const {
       absl::StrCat("blocks: ", pool_.num_blocks(), " = ", pool_.num_free(), " free + ",
                    pool_.num_held(), " held + ", pool_.num_fenced(), " fenced + ", pool_.num_idle(),
                    " idle + ", pool_.num_blocks() - pool_.num_touched(), " untouched; in flight:");
-  for (const InFlightStep& step : in_flight_) absl::StrAppend(&text, " ", step.id);
+  for (StepId step = oldest_step_; step < next_step_id_; ++step) absl::StrAppend(&text, " ", step);
   for (const Sequence* sequence : running_) {
     absl::StrAppend(&text, "; running ", sequence->id, " slot ", sequence->seq_slot, " tokens ",
                     sequence->num_tokens(), " computed ", sequence->num_computed_tokens, " blocks ",

@@ -65,11 +65,11 @@ int32_t Scheduler::NewBlocks(const Sequence& sequence, int32_t end) const {
 void Scheduler::TakeBlocks(Sequence* sequence, int32_t end) {
   const int32_t count = NewBlocks(*sequence, end);
   if (count == 0) return;
-  std::vector<BlockId> blocks;
-  const bool taken = cache_.MakeFree(count) && pool_.Take(count, &blocks);
-  QUIRE_CHECK(taken, "room was made");
+  taken_.clear();
+  const bool was_taken = cache_.MakeFree(count) && pool_.Take(count, &taken_);
+  QUIRE_CHECK(was_taken, "room was made");
   for (int32_t i = 0; i < count; i += num_groups_) {
-    sequence->table.Append(absl::MakeConstSpan(blocks).subspan(i, num_groups_));
+    sequence->table.Append(absl::MakeConstSpan(taken_).subspan(i, num_groups_));
   }
 }
 

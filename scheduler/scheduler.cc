@@ -29,12 +29,14 @@ Scheduler::Scheduler(const SchedulerConfig& config)
               .hash_bits = config.prefix_hash_bits},
              &pool_, std::make_unique<LruEviction>(config.num_blocks)),
       free_seq_slots_(config.max_num_seqs),
+      plans_(config.max_steps_in_flight),
       watermark_(config.num_blocks) {
   QUIRE_CHECK(config.max_num_seqs > 0 && config.max_num_batched_tokens > config.max_num_seqs,
               "every running sequence gets a row");
   QUIRE_CHECK(config.max_logit_rows >= config.max_num_seqs, "every running sequence may draw");
   QUIRE_CHECK(config.max_steps_in_flight > 0, "steps are taken");
   std::iota(free_seq_slots_.rbegin(), free_seq_slots_.rend(), 0);
+  for (StepPlan& plan : plans_) plan.sequences.reserve(config.max_num_seqs);
 }
 
 Scheduler::~Scheduler() = default;
@@ -165,26 +167,23 @@ void Scheduler::EndOverdue(TimeUs now, std::vector<EndedSequence>* ended) {
 
 // ---- the phases of a plan ----
 
-StepPlan Scheduler::Plan(TimeUs now) {
-  QUIRE_CHECK(static_cast<int32_t>(in_flight_.size()) < config_.max_steps_in_flight,
-              "commit before planning on");
+const StepPlan& Scheduler::Plan(TimeUs now) {
+  QUIRE_CHECK(num_in_flight() < config_.max_steps_in_flight, "commit before planning on");
+  StepPlan& plan = plans_[next_step_id_ % plans_.size()];
+  plan.Restart(next_step_id_);
   if (!is_touch_told_) pool_.SetTouched(config_.num_blocks);
   cache_.SetNow(now);
-  std::vector<EndedSequence> ended;
-  EndRequested(&ended);
-  EndOverdue(now, &ended);
+  EndRequested(&plan.ended);
+  EndOverdue(now, &plan.ended);
 
   OrderRunning();
   DropOutOfWindow();
-  Draft draft{.now = now, .budget = SetAsideRows(), .plan = {}};
-  draft.plan.step_id = next_step_id_;
-  draft.plan.ended = std::move(ended);
-  draft.plan.sequences.reserve(running_.size());
+  Draft draft{.now = now, .budget = SetAsideRows(), .plan = plan};
   PlanRunning(&draft);
   AdmitWaiting(&draft);
-  FinishPlan(&draft);
+  FinishPlan(plan);
   EndCall();
-  return std::move(draft.plan);
+  return plan;
 }
 
 StepBudget Scheduler::SetAsideRows() const {
@@ -292,22 +291,15 @@ void Scheduler::PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft) 
   counters_.num_kv_rows += planned.num_written();
 }
 
-void Scheduler::FinishPlan(Draft* draft) {
-  const StepPlan& plan = draft->plan;
+void Scheduler::FinishPlan(const StepPlan& plan) {
   if (plan.num_tokens == 0) {
     // Liveness: with nothing on its way, something moves or ends in every plan.
-    QUIRE_CHECK(sequences_.empty() || !plan.ended.empty() || !in_flight_.empty() ||
+    QUIRE_CHECK(sequences_.empty() || !plan.ended.empty() || num_in_flight() > 0 ||
                     pool_.num_touched() < pool_.num_blocks(),
                 "the scheduler never hangs");
     return;
   }
-  InFlightStep& step = in_flight_.emplace_back();
-  step.id = next_step_id_++;
-  step.parts.reserve(plan.sequences.size());
-  for (const PlannedSequence& planned : plan.sequences) {
-    step.parts.push_back({planned.id, planned.first_position, planned.num_tokens, planned.num_draws,
-                          planned.wants_prompt_rows});
-  }
+  ++next_step_id_;  // in flight
   ++counters_.num_steps;
   counters_.max_seqs_in_step =
       std::max(counters_.max_seqs_in_step, static_cast<int32_t>(plan.sequences.size()));
@@ -320,7 +312,7 @@ void Scheduler::SetTouchedBlocks(int32_t n) {
   pool_.SetTouched(n);
 }
 
-bool Scheduler::HasWork() const { return !sequences_.empty() || !in_flight_.empty(); }
+bool Scheduler::HasWork() const { return !sequences_.empty() || num_in_flight() > 0; }
 
 SchedulerStats Scheduler::Stats() const {
   SchedulerStats stats = counters_;

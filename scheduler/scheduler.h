@@ -2,7 +2,6 @@
 #define QUIRE_SCHEDULER_SCHEDULER_H_
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -89,7 +88,8 @@ struct AddResult {
 // A sequence is WAITING or RUNNING from Add until it is listed in an `ended`, exactly once. Up to
 // max_steps_in_flight steps may be planned and not yet committed; they commit in order.
 //
-// A pure state machine, one thread.
+// A pure state machine, one thread. A step in which nobody is admitted and nobody ends does not
+// allocate: what it needs was taken at admission, or by the steps before it.
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerConfig& config);
@@ -106,12 +106,16 @@ class Scheduler {
   void End(SequenceId id, EndReason reason);
   // Blocks [0, n) have been touched and may be handed out. Never called: all of them.
   void SetTouchedBlocks(int32_t n);
+  // The plan lives until the first Plan after its Commit, or until the next Plan where it has no
+  // rows; what it points to, until the next call that is not const.
   // REQUIRES: fewer than max_steps_in_flight steps are planned and not committed.
-  StepPlan Plan(TimeUs now);
+  const StepPlan& Plan(TimeUs now);
+  // The result lives until the next Commit.
   // REQUIRES: `step_id` is the oldest step not committed, with one result per planned sequence.
-  CommitResult Commit(uint64_t step_id, absl::Span<const SequenceResult> results, TimeUs now);
+  const CommitResult& Commit(uint64_t step_id, absl::Span<const SequenceResult> results,
+                             TimeUs now);
   // The whole step is lost: its sequences end with kEngineFailed.
-  CommitResult CommitFailed(uint64_t step_id, TimeUs now);
+  const CommitResult& CommitFailed(uint64_t step_id, TimeUs now);
   // Something is queued, running or in flight.
   bool HasWork() const;
   SchedulerStats Stats() const;
@@ -135,23 +139,11 @@ class Scheduler {
   struct QueueOrder {
     bool operator()(const Sequence* a, const Sequence* b) const;
   };
-  // One sequence's part of a step that is not committed.
-  struct InFlightPart {
-    SequenceId id = 0;
-    int32_t first_position = 0;
-    int32_t num_tokens = 0;
-    int32_t num_draws = 0;
-    bool wants_prompt_rows = false;
-  };
-  struct InFlightStep {
-    StepId id = 0;
-    std::vector<InFlightPart> parts;
-  };
   // A plan being made.
   struct Draft {
     TimeUs now;
     StepBudget budget;
-    StepPlan plan;
+    StepPlan& plan;
     int32_t promised_blocks = 0;  // kept for sequences that wait for blocks on their way
     // ReservedClaims() while running sequences are planned, which changes with every block taken.
     int32_t reserved_claims = 0;
@@ -182,7 +174,7 @@ class Scheduler {
   Room PlanOneRunning(Sequence* sequence, Draft* draft);
   int32_t CapChunk(const Sequence& sequence, int32_t position, int32_t wanted) const;
   void PlanChunk(Sequence* sequence, int32_t num_tokens, Draft* draft);
-  void FinishPlan(Draft* draft);
+  void FinishPlan(const StepPlan& plan);
 
   // admission.cc
   absl::Status CheckCanEverFit(const Request& request) const;
@@ -230,10 +222,11 @@ class Scheduler {
 
   // invariants.cc
   void EndCall();
+  int32_t num_in_flight() const { return static_cast<int32_t>(next_step_id_ - oldest_step_); }
 
   // commit.cc
-  InFlightStep TakeOldestStep(uint64_t step_id);
-  void CommitPart(const InFlightPart& part, const SequenceResult& result, CommitResult* out);
+  const StepPlan& TakeOldestStep(uint64_t step_id);
+  void CommitPart(const PlannedSequence& part, const SequenceResult& result, CommitResult* out);
   void CommitToken(Sequence* sequence, int32_t token_id, CommitResult* out);
 
   // Constant after construction.
@@ -247,9 +240,11 @@ class Scheduler {
   // By effective priority, then arrival: plans go from the front, victims come from the back.
   std::vector<Sequence*> running_;
   std::vector<int32_t> free_seq_slots_;  // the back is given out next
-  std::deque<InFlightStep> in_flight_;
+  std::vector<StepPlan> plans_;          // [max_steps_in_flight]: that of a step is at id % size
+  CommitResult committed_;               // of the last step
   std::vector<std::pair<SequenceId, EndReason>> end_requests_;
   Watermark watermark_;
+  StepId oldest_step_ = 1;  // [oldest_step_, next_step_id_) are planned and not committed
   StepId next_step_id_ = 1;
   uint64_t next_arrival_ = 0;
   int64_t queued_tokens_ = 0;
@@ -257,6 +252,7 @@ class Scheduler {
   bool is_touch_told_ = false;
   SchedulerStats counters_;       // the counting half of Stats()
   std::vector<Sequence*> drawn_;  // scratch of CommitPart
+  std::vector<BlockId> taken_;    // scratch of TakeBlocks
 };
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "paged_kv/block_pool.h"
 #include "paged_kv/block_table.h"
 #include "paged_kv/prefix_cache.h"
+#include "paged_kv/reserve_touched.h"
 #include "scheduler/request.h"
 
 namespace quire {
@@ -70,6 +71,14 @@ struct Sequence {
   int32_t num_reusable_tokens() const {
     return WantsPromptRow(num_prompt_rows_told) ? num_prompt_rows_told
                                                 : static_cast<int32_t>(tokens.size());
+  }
+
+  // For all that it may grow to, so that no step has to.
+  void TakeMemory(int32_t block_size) {
+    const int32_t max_blocks = (max_positions() + block_size - 1) / block_size;
+    ReserveTouched(num_prompt_tokens + max_tokens, &tokens);
+    ReserveTouched(max_blocks, &nodes);
+    table.Reserve(max_blocks);
   }
 
   const SequenceId id;

@@ -43,6 +43,19 @@ const char* EndReasonName(EndReason reason) {
   return "unknown";
 }
 
+void StepPlan::Restart(uint64_t new_step_id) {
+  step_id = new_step_id;
+  num_tokens = 0;
+  sequences.clear();
+  copies.clear();
+  ended.clear();
+}
+
+void CommitResult::Restart() {
+  tokens.clear();
+  ended.clear();
+}
+
 std::string StepPlan::Describe() const {
   std::string text;
   const auto space = [&text] { return text.empty() ? "" : " "; };

@@ -66,6 +66,8 @@ struct StepPlan {
   std::vector<BlockCopyPlan> copies;
   std::vector<EndedSequence> ended;
 
+  // Empties it for another step. It keeps its memory.
+  void Restart(uint64_t new_step_id);
   // "a:+16@0 b:+1@37(cached) copy:3>7 c=deadline": for tests and dumps.
   std::string Describe() const;
 };
@@ -94,6 +96,9 @@ struct NewToken {
 struct CommitResult {
   std::vector<NewToken> tokens;
   std::vector<EndedSequence> ended;
+
+  // Empties it for another step. It keeps its memory.
+  void Restart();
 };
 
 }  // namespace quire

@@ -179,6 +179,10 @@ void Generation::Wake() {
 
 void Generation::Pump() {
   wake_pending_.store(false);
+  Advance();
+}
+
+void Generation::Advance() {
   {
     std::lock_guard<std::mutex> lock(mu_);
     RecordIfOverLocked();
@@ -346,11 +350,8 @@ void Generation::OnWritten(bool ok) {
     std::lock_guard<std::mutex> lock(mu_);
     writing_ = false;
   }
-  if (ok) {
-    Pump();
-  } else {
-    OnClientGone();
-  }
+  if (!ok) return OnClientGone();
+  Advance();
 }
 
 void Generation::OnClientGone() {

@@ -45,7 +45,7 @@ class Metrics;
 class GenerationHost {
  public:
   virtual ~GenerationHost() = default;
-  // Calls generation->Pump() soon, on a thread that may take its time.
+  // From a listener's call: has generation->Pump() called soon, on a thread that may take its time.
   virtual void PumpSoon(std::shared_ptr<Generation> generation) = 0;
   // The status is settled; the id may be used again. Must not call the generation.
   virtual void OnFinished(const Generation& generation, const absl::Status& status) = 0;
@@ -76,7 +76,7 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
 
   // Tokenises the prompt and submits it, unless it has ended. Call once.
   void Prepare();
-  // Writes what there is to write, if no write is outstanding.
+  // Writes what there is to write, if no write is outstanding: what PumpSoon asks for.
   void Pump();
 
   // From the transport.
@@ -137,6 +137,8 @@ class Generation final : public TokenListener, public std::enable_shared_from_th
   // Adds the numbers that the engine's refusals lack.
   void AddNumbers(absl::Status& status) const;
   void Wake();
+  // Makes the next response, if it may be written now.
+  void Advance();
   // These are called by whoever holds `building_`.
   void TakeInbox();
   void GiveToChoices();

@@ -18,10 +18,8 @@
 namespace quire {
 namespace {
 
-// Prompts are tokenised beside each other, so that a huge one does not stop the others;
-// detokenising is a table look-up, for which one thread is plenty.
+// Prompts are tokenised beside each other, so that a huge one does not stop the others.
 constexpr int kNumTextWorkers = 2;
-constexpr int kNumDeliveryWorkers = 1;
 constexpr int64_t kStackPatienceMs = 200;
 
 std::string MakeInstanceId() {
@@ -51,7 +49,7 @@ ServerCore::ServerCore(const ServerConfig& config)
       access_(config.access_tokens),
       tls_(config.tls),
       admission_(config_.limits),
-      delivery_workers_("quire-delivery", kNumDeliveryWorkers),
+      delivery_(config_.limits.max_concurrent_requests),
       text_workers_("quire-text", kNumTextWorkers),
       ticker_([this] { Tick(); }),
       watchdog_({.silent_ms = config.liveness_timeout_ms, .fatal_ms = config.watchdog_timeout_ms},
@@ -67,6 +65,7 @@ void ServerCore::Serve(std::unique_ptr<Engine> engine, std::unique_ptr<ModelText
   model_->info = engine->info();
   model_->default_params = DefaultParams(model_->info);
   model_->engine = std::move(engine);
+  model_->engine->SetHandOver([this] { delivery_.HandOver(); });
   model_->text = std::move(text);
   model_->max_queued_requests = config_.engine.max_queued_requests;
   metrics_.SetModel(model_->name);
@@ -137,7 +136,7 @@ std::string ServerCore::MakeRequestId() {
 }
 
 void ServerCore::PumpSoon(std::shared_ptr<Generation> generation) {
-  delivery_workers_.Add([generation = std::move(generation)] { generation->Pump(); });
+  delivery_.Collect(std::move(generation));
 }
 
 void ServerCore::OnFinished(const Generation& generation, const absl::Status& status) {
@@ -214,7 +213,7 @@ void ServerCore::Close() {
     // It ends what it still has, and tells its listeners: delivery goes on until then.
     model_->engine.reset();
   }
-  delivery_workers_.Stop();
+  delivery_.Stop();
   watchdog_.Watch(nullptr);
 }
 

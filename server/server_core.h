@@ -21,6 +21,7 @@
 #include "server/access_control.h"
 #include "server/access_log.h"
 #include "server/admission.h"
+#include "server/delivery.h"
 #include "server/generation.h"
 #include "server/health_board.h"
 #include "server/metrics.h"
@@ -74,7 +75,7 @@ class ServerCore final : public GenerationHost {
   // An id that no request has.
   std::string MakeRequestId();
 
-  // Runs a job that tokenises, renders or detokenises.
+  // Runs a job that tokenises or renders.
   void RunTextJob(std::function<void()> job) { text_workers_.Add(std::move(job)); }
 
   // Draining, in this order. Readiness goes off:
@@ -150,7 +151,7 @@ class ServerCore final : public GenerationHost {
   bool leak_told_ = false;  // ticker only
 
   // In the order in which they end, last first.
-  WorkerPool delivery_workers_;
+  Delivery delivery_;
   WorkerPool text_workers_;
   std::thread ticker_;
   Watchdog watchdog_;

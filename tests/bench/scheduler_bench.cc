@@ -181,21 +181,20 @@ class Load {
   Times TimedStep() {
     now_ += 10'000;
     const Clock::time_point start = Clock::now();
-    auto plan = std::make_unique<StepPlan>(scheduler_->Plan(now_));
+    const StepPlan& plan = scheduler_->Plan(now_);
     const Clock::time_point planned = Clock::now();
-    QUIRE_CHECK(plan->num_tokens > 0, "something runs");
-    results_.resize(plan->sequences.size());
-    tokens_.resize(plan->sequences.size());
+    QUIRE_CHECK(plan.num_tokens > 0, "something runs");
+    results_.resize(plan.sequences.size());
+    tokens_.resize(plan.sequences.size());
     num_decoding_ = 0;
     for (size_t i = 0; i < results_.size(); ++i) {
-      const PlannedSequence& sequence = plan->sequences[i];
+      const PlannedSequence& sequence = plan.sequences[i];
       tokens_[i] = static_cast<int32_t>(random_() >> 1) | 1;
       results_[i].token_ids = absl::MakeConstSpan(&tokens_[i], sequence.num_draws);
       num_decoding_ += sequence.num_draws;
     }
     const Clock::time_point drawn = Clock::now();
-    const CommitResult committed = scheduler_->Commit(plan->step_id, results_, now_);
-    plan.reset();
+    const CommitResult& committed = scheduler_->Commit(plan.step_id, results_, now_);
     const Clock::time_point end = Clock::now();
     for (size_t i = 0; i < committed.ended.size(); ++i) AddDecoder();
     return {MicrosBetween(start, planned), MicrosBetween(drawn, end)};

@@ -8,48 +8,18 @@
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 
-#include "engine/model_files.h"
-#include "paged_kv/kv_layout.h"
 #include "tests/testing/event.h"
 #include "tests/testing/fake_backend.h"
 #include "tests/testing/sequence_recorder.h"
-#include "tests/testing/test_files.h"
+#include "tests/testing/tiny_engine.h"
 
 namespace quire {
 namespace {
 
-constexpr int kMaxModelLen = 128;
-
 std::unique_ptr<EngineLoop> MakeEngine(FakeBackend::OnStep on_step, int max_num_seqs = 8,
                                        int max_queued_requests = 16) {
-  const auto files = ModelFiles::Open(OwnGoldenPath("models/llama_mha"));
-  EXPECT_TRUE(files.ok()) << files.status();
-  EngineParts parts;
-  parts.backend = std::make_unique<FakeBackend>(std::move(on_step));
-  parts.transformer =
-      *Transformer::Load(**files, *parts.backend, kMaxModelLen, WeightQuantization::kNone);
-  parts.limits = {.max_num_tokens = 64,
-                  .max_num_seqs = max_num_seqs,
-                  .max_logit_rows = 64,
-                  .max_samples = 64,
-                  .max_model_len = kMaxModelLen};
-  EXPECT_TRUE(parts.backend->Reserve(parts.transformer->shape(), parts.limits).ok());
-  KvModel kv;
-  kv.num_layers = parts.transformer->shape().num_layers;
-  kv.num_kv_heads = parts.transformer->shape().num_kv_heads;
-  kv.head_dim = parts.transformer->shape().head_dim;
-  const KvLayout layout = MakeKvLayout(kv, 16);
-  parts.kv_storage = *KvStorage::Open(layout, 64, parts.backend.get());
-  parts.info.vocab_size = parts.transformer->shape().vocab_size;
-  SchedulerConfig& config = parts.scheduler_config;
-  config.block_size = 16;
-  config.num_blocks = 64;
-  config.max_num_seqs = max_num_seqs;
-  config.max_num_batched_tokens = 64;
-  config.max_model_len = kMaxModelLen;
-  config.max_queued_requests = max_queued_requests;
-  config.max_queued_prefill_tokens = 1024;
-  return std::make_unique<EngineLoop>(std::move(parts));
+  return MakeTinyEngine(std::make_unique<FakeBackend>(std::move(on_step)),
+                        {.max_num_seqs = max_num_seqs, .max_queued_requests = max_queued_requests});
 }
 
 absl::Status Pass(const HostStep&, FakeBackend::Answer*) { return absl::OkStatus(); }
@@ -363,7 +333,7 @@ TEST(EngineLoopTest, AnArrivalAmongDecodersHasItsFirstTokenWithinItsChunksAndTwo
 TEST(EngineLoopTest, WhatCanNeverFitIsRefusedToItsListener) {
   const auto engine = MakeEngine(Pass);
   auto recorder = std::make_shared<SequenceRecorder>();
-  ASSERT_TRUE(engine->Submit(MakeRequest(kMaxModelLen, 1), recorder).ok());
+  ASSERT_TRUE(engine->Submit(MakeRequest(kTinyMaxModelLen, 1), recorder).ok());
   ASSERT_TRUE(recorder->Wait());
   EXPECT_EQ(recorder->refused.code(), absl::StatusCode::kInvalidArgument) << recorder->refused;
   EXPECT_FALSE(recorder->end.has_value());

@@ -43,7 +43,7 @@ TEST_P(TracesTest, PagedMemoryHoldsSeveralTimesTheSequencesOfContiguousReservati
   int32_t most_at_once = 0;
   int64_t most_wasted = 0;
   for (int step = 0; step < 40 && scheduler().HasWork(); ++step) {
-    const StepPlan plan = scheduler().Plan(now);
+    const StepPlan& plan = scheduler().Plan(now);
     for (const PlannedSequence& planned : plan.sequences) {
       for (const std::vector<int32_t>& table : planned.block_tables) {
         const int64_t slots = static_cast<int64_t>(table.size()) * config.block_size;

@@ -182,7 +182,7 @@ void SchedulerWorld::TouchUpTo(int32_t n) {
 
 void SchedulerWorld::PlanStep() {
   if (num_in_flight() >= config_.max_steps_in_flight) return;
-  const StepPlan plan = scheduler_.Plan(now_);
+  const StepPlan& plan = scheduler_.Plan(now_);
   Told(plan.ended);
   CheckDueAreGone();
   for (const PlannedSequence& planned : plan.sequences) CheckPlanned(planned);

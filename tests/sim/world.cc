@@ -178,7 +178,7 @@ void World::EndNow(SequenceId id, EndReason reason) {
 bool World::PlanStep() {
   rules_->Before(*scheduler_, *ledger_);
   const int64_t preemptions_before = scheduler_->Stats().num_preemptions;
-  const StepPlan plan = scheduler_->Plan(now_);
+  const StepPlan& plan = scheduler_->Plan(now_);
   Print([&] { return absl::StrCat("plan ", plan.step_id, ": ", plan.Describe()); });
   ledger_->Planned(plan, now_);
   CheckState();

@@ -218,6 +218,11 @@ void FakeEngine::EndQueued() {
   });
 }
 
+void FakeEngine::SetHandOver(std::function<void()> hand_over) {
+  std::lock_guard<std::mutex> lock(mu_);
+  hand_over_ = std::move(hand_over);
+}
+
 TimeUs FakeEngine::Now() const { return SteadyUs() - started_at_; }
 
 SchedulerStats FakeEngine::Stats() const {
@@ -239,17 +244,29 @@ void FakeEngine::Run() {
       lock.unlock();
       action();
       action = nullptr;
+      HandOver();
       lock.lock();
     }
     if (stopping_) break;
     lock.unlock();
     if (next_token_) Turn();
+    HandOver();
     const bool busy = next_token_ && !sequences_.empty();
     lock.lock();
     if (!busy) changed_.wait(lock, [this] { return stopping_ || !actions_.empty(); });
   }
   lock.unlock();
   while (!sequences_.empty()) EndSequence(sequences_.begin()->first, EndReason::kDraining, -1);
+  HandOver();
+}
+
+void FakeEngine::HandOver() {
+  std::function<void()> hand_over;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    hand_over = hand_over_;
+  }
+  if (hand_over) hand_over();
 }
 
 void FakeEngine::Turn() {

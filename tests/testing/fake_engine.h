@@ -76,6 +76,7 @@ class FakeEngine final : public Engine {
                                     std::shared_ptr<TokenListener> listener) override;
   void End(SequenceId id, EndReason reason) override;
   void EndQueued() override;
+  void SetHandOver(std::function<void()> hand_over) override;
   TimeUs Now() const override;
   SchedulerStats Stats() const override;
   std::string LeakReport() const override { return leaks_ ? "fake state" : ""; }
@@ -95,6 +96,7 @@ class FakeEngine final : public Engine {
   };
 
   void Run();
+  void HandOver();
   void Do(std::function<void()> action);
   // Engine thread:
   void Turn();
@@ -115,6 +117,7 @@ class FakeEngine final : public Engine {
   std::deque<Submission> submissions_;
   std::map<SequenceId, EndReason> ends_;
   absl::Status submit_status_;
+  std::function<void()> hand_over_;
   SequenceId next_id_ = 1;
   int num_live_ = 0;
   bool stopping_ = false;
