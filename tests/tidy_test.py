@@ -32,7 +32,7 @@ INCLUDES = {
         r"server/.*", r"quire/v1/.*", r"google/rpc/.*", r"grpc/.*", r"kernels/check\.h",
         r"scheduler/(request|step_plan|scheduler)\.h",
         # What engine/ offers to those above it.
-        r"engine/(engine|engine_config|inspect|machine|read_rate|step_times)\.h",
+        r"engine/(engine|engine_config|inspect|machine|machine_speed|step_times)\.h",
         r"engine/(token_listener|token_constraint)\.h",
         r"engine/(gguf|gguf_override)\.h",
         r"engine/json_fields\.h",  # typed reading of operators' JSON
