@@ -12,10 +12,9 @@
 // bf16 (but in mode `bf16x32`): bf16 operands, one fp32 accumulator per element that starts at +0
 // and takes per pair of k, ascending, first fma(a_odd, w_odd, acc), then fma(a_even, w_even, acc).
 //
-// bf16 in mode `bf16x32`: bf16 operands; per block of 32 of k, ascending, from +0: acc = acc +
-// (even
-// + odd), where even sums the products of even k, each by one fma, ascending, from +0, and odd
-// those of odd k. The last block is completed by zero products.
+// bf16 in mode `bf16x32`: bf16 operands; per block of 32 of k, ascending, from +0:
+// acc = acc + (even + odd), where even sums the products of even k, each by one fma, ascending,
+// from +0, and odd those of odd k. The last block is completed by zero products.
 //
 // quantised (mode `a8g32`): `a` is quantised by groups of 32 (quantized_rows.h); integer dot
 // products, exact; per group, ascending, from +0: acc = fma(scale_a * scale_w, float(dot), acc) for

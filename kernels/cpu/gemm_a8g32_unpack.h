@@ -15,7 +15,6 @@ inline namespace QUIRE_ISA {
 
 // 64 bytes: one quad of 16 columns.
 QUIRE_INLINE I32x16 LoadQuads(const uint8_t* p) { return LoadBits(p); }
-QUIRE_INLINE void StoreQuads(uint8_t* p, I32x16 quads) { StoreBits(p, quads); }
 
 QUIRE_INLINE F32x16 LoadHalf16(const uint8_t* p) {
   uint16_t halves[16];
