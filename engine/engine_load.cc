@@ -20,6 +20,7 @@
 #include "engine/weight_plan.h"
 #include "engine/weights.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/isa.h"
 
 namespace quire {
 namespace {
@@ -29,7 +30,7 @@ constexpr int kMinLogitRows = 64;
 // Of a KV pool's tokens, how many may wait to be computed.
 constexpr int64_t kQueuedPools = 4;
 // Rises when a release computes other bits than the one before.
-constexpr int kNumericsVersion = 1;
+constexpr int kNumericsVersion = 2;
 // Costs are the least of a few measurements; steps under other load take longer. With this on top,
 // gaps between tokens stay at the target (tests/bench/README.md, "a prompt of 4096 arrives").
 constexpr double kCostMargin = 1.1;
@@ -77,7 +78,9 @@ absl::StatusOr<Opened> OpenAndPlan(const EngineConfig& config) {
   // Before anything is said or costs time; Transformer::Load finds them again.
   absl::StatusOr<ModelWeights> found = FindWeights(**files);
   if (!found.ok()) return found.status();
-  absl::StatusOr<WeightPlan> weights = PlanWeights(config, *found);
+  const absl::StatusOr<IsaChoice> isa = DetectCpuIsa();
+  if (!isa.ok()) return isa.status();
+  absl::StatusOr<WeightPlan> weights = PlanWeights(config, *found, isa->isa);
   if (!weights.ok()) return weights.status();
   absl::StatusOr<KvPlan> kv =
       PlanKv(config, (*files)->config(), AvailableMemoryBytes(), weights->bytes);

@@ -41,7 +41,7 @@ absl::Status AddModelFiles(const std::string& path, absl::Span<const GgufOverrid
   if (!weights.ok()) return weights.status();
   for (const FileTensor* tensor : (*files)->tensors()) report->tensors.push_back(ReportOf(*tensor));
   report->config = (*files)->config();
-  absl::StatusOr<WeightPlan> plan = PlanWeights(EngineConfig(), *weights);
+  absl::StatusOr<WeightPlan> plan = PlanWeights(EngineConfig(), *weights, CpuIsa::kAvx2);
   if (!plan.ok()) return plan.status();
   report->held_weight_bytes = plan->bytes;
   return absl::OkStatus();

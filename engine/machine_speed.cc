@@ -24,8 +24,10 @@ absl::StatusOr<MachineSpeed> MeasureMachine(int num_threads) {
   MachineSpeed best;
   for (const double end = rates->Now() + kSeconds; rates->Now() < end;) {
     best.read_bytes_per_s = std::max(best.read_bytes_per_s, rates->Read());
-    best.bf16_operations_per_s = std::max(best.bf16_operations_per_s, rates->Multiply());
-    best.int8_operations_per_s = std::max(best.int8_operations_per_s, rates->MultiplyBytes());
+    for (const NumericsMode mode : kAllNumericsModes) {
+      double& rate = best.operations_per_s[static_cast<size_t>(mode)];
+      rate = std::max(rate, rates->Multiply(mode));
+    }
   }
   return best;
 }

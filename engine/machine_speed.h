@@ -1,7 +1,12 @@
 #ifndef QUIRE_ENGINE_MACHINE_SPEED_H_
 #define QUIRE_ENGINE_MACHINE_SPEED_H_
 
+#include <array>
+#include <iterator>
+
 #include "absl/status/statusor.h"
+
+#include "kernels/numerics_mode.h"
 
 namespace quire {
 
@@ -10,9 +15,9 @@ namespace quire {
 // the addition of its product are two operations.
 struct MachineSpeed {
   double read_bytes_per_s = 0;
-  // By the instructions that products are made of, operands in registers.
-  double bf16_operations_per_s = 0;  // mode bf16x2
-  double int8_operations_per_s = 0;  // mode a8g32
+  // By NumericsMode: of the instruction that its products are made for, operands in registers; 0
+  // where the machine has none.
+  std::array<double, std::size(kAllNumericsModes)> operations_per_s = {};
 };
 
 // With 0 threads, as many as an engine would take. Takes about a second, and half a GiB of memory

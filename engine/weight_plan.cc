@@ -21,6 +21,11 @@ void ForEachMatrix(const ModelWeights& weights,
   }
 }
 
+NumericsMode BestNumerics(CpuIsa isa, bool quantized) {
+  if (isa == CpuIsa::kAmx) return NumericsMode::kBf16x32;
+  return quantized ? NumericsMode::kA8g32 : NumericsMode::kBf16x2;
+}
+
 }  // namespace
 
 std::optional<DType> QuantizeTo(WeightQuantization quantization, MatrixRole role) {
@@ -35,7 +40,8 @@ std::optional<DType> QuantizeTo(WeightQuantization quantization, MatrixRole role
   return std::nullopt;
 }
 
-absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights) {
+absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights,
+                                       CpuIsa isa) {
   const bool quantizes = config.quantize != WeightQuantization::kNone;
   bool quantized = quantizes;
   bool has_plain = false;
@@ -49,17 +55,17 @@ absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWe
   }
   WeightPlan plan;
   plan.quantization = config.quantize;
-  plan.numerics =
-      config.numerics.value_or(quantized ? NumericsMode::kA8g32 : NumericsMode::kBf16x2);
-  if (plan.numerics == NumericsMode::kA8g32 && !quantized) {
+  plan.numerics = config.numerics.value_or(BestNumerics(isa, quantized));
+  if (TakesInt8(plan.numerics) && !quantized) {
     return absl::FailedPreconditionError(
-        "--numerics a8g32 computes with quantised weights, and this model has none; add "
-        "--quantize int8 or int4, or leave --numerics out");
+        absl::StrCat("--numerics ", NameOf(plan.numerics),
+                     " computes with quantised weights, and this model has none; add --quantize "
+                     "int8 or int4, or leave --numerics out"));
   }
-  if (plan.numerics != NumericsMode::kA8g32 && quantizes) {
+  if (plan.numerics == NumericsMode::kBf16x2 && quantizes) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--quantize is for --numerics a8g32, and ", NameOf(plan.numerics),
-                     " would round quantised weights to bf16; leave one of the two out"));
+        "--quantize is not for --numerics bf16x2, which holds all weights as bf16; leave one of "
+        "the two out");
   }
   ForEachMatrix(weights, [&](const FileTensor& tensor, MatrixRole role) {
     if (role == MatrixRole::kLayer) {

@@ -8,6 +8,7 @@
 
 #include "engine/engine_config.h"
 #include "engine/weights.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/numerics_mode.h"
 
 namespace quire {
@@ -21,9 +22,11 @@ struct WeightPlan {
   int64_t num_head_weights = 0;
 };
 
-// What `config` asks for; without --numerics, a8g32 where any matrix is quantised or is to be, else
-// bf16x2. FAILED_PRECONDITION where options and weights contradict each other.
-absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights);
+// What `config` asks for; without --numerics, what `isa` is best at: bf16x32 with AMX, else a8g32
+// where any matrix is quantised or is to be, else bf16x2. Bytes do not depend on `isa`.
+// FAILED_PRECONDITION where options and weights contradict each other.
+absl::StatusOr<WeightPlan> PlanWeights(const EngineConfig& config, const ModelWeights& weights,
+                                       CpuIsa isa);
 
 // The type that a matrix is rounded to where its file's is not quantised; none: it stays bf16.
 // Four bits are too few for the embedding and the head: they take eight.

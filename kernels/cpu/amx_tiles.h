@@ -57,6 +57,12 @@ QUIRE_INLINE void MultiplyTiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
 }
 
+// c += a * b by TDPBSSD: as above, of quads of signed bytes and sums of int32.
+template <int kC, int kA, int kB>
+QUIRE_INLINE void MultiplyByteTiles() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+}
+
 }  // namespace QUIRE_ISA
 
 #endif  // !QUIRE_AMX_EMULATED

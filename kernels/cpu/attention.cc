@@ -35,9 +35,9 @@ const AttentionKernels& Bf16x2KernelsFor(CpuIsa isa) {
       return isa_avx2::kAttentionKernels;
     case CpuIsa::kAvx512:
     case CpuIsa::kAvx512Vnni:
+    case CpuIsa::kAmx:  // where VDPBF16PS does half of what FMA does
       return isa_avx512::kAttentionKernels;
     case CpuIsa::kAvx512Bf16:
-    case CpuIsa::kAmx:
       return isa_avx512bf16::kAttentionKernels;
   }
   return isa_reference::kAttentionKernels;
@@ -62,7 +62,7 @@ const AttentionKernels& Bf16x32KernelsFor(CpuIsa isa) {
 }  // namespace
 
 const AttentionKernels& AttentionKernelsFor(CpuIsa isa, NumericsMode mode) {
-  return mode == NumericsMode::kBf16x32 ? Bf16x32KernelsFor(isa) : Bf16x2KernelsFor(isa);
+  return GoesByBlocks(mode) ? Bf16x32KernelsFor(isa) : Bf16x2KernelsFor(isa);
 }
 
 namespace {

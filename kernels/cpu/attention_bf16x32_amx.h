@@ -24,6 +24,18 @@ QUIRE_INLINE bool IsSeen(const AttentionSplit& split, int group) {
   return group >= split.group_begin && group < split.group_end;
 }
 
+// Asks for K or V of a block to be brought into the L2 cache.
+QUIRE_INLINE void FetchBlock(const AttentionSplit& split, const uint16_t* const* groups,
+                             int block) {
+  const int num_lines = split.padded_head_dim * kKvGroupTokens / kLineElems;
+  for (int group = 2 * block; group < 2 * block + 2; ++group) {
+    if (!IsSeen(split, group)) continue;
+    for (int line = 0; line < num_lines; ++line) {
+      __builtin_prefetch(groups[group] + line * kLineElems, /*rw=*/0, /*locality=*/2);
+    }
+  }
+}
+
 // Scores of groups 2 * block and the next, not yet scaled. In the place of a group that is not
 // seen, whose K may lie nowhere, the other one is computed again; nobody reads those scores.
 template <bool kTwo>
@@ -87,14 +99,21 @@ QUIRE_INLINE void ClearUnseenProbs(const AttentionSplit& split, uint16_t* probs)
   }
 }
 
+// Few rows wait for memory; many come again and again, and find K and V in the cache.
 template <bool kTwo>
 QUIRE_INLINE void ComputeRowsByTiles(const AttentionSplit& split, const AttentionScratch& scratch,
                                      const AttentionPartial& partial) {
   for (int block = split.group_begin / 2; 2 * block < split.group_end; ++block) {
+    if constexpr (!kTwo) FetchBlock(split, split.v, block);
     ScoreBlock<kTwo>(split, block, scratch.scores);
   }
   Softmax(split, scratch, partial);
   ClearUnseenProbs(split, scratch.probs);
+  if constexpr (!kTwo) {
+    for (int block = split.group_begin / 2; 2 * block < split.group_end; ++block) {
+      FetchBlock(split, split.next_k, block);
+    }
+  }
   for (int dim = 0; dim < split.padded_head_dim; dim += 32) {
     WeighBlock<kTwo>(split, dim, scratch.probs, partial.o);
   }

@@ -10,7 +10,7 @@
 namespace quire {
 
 // Rows (token, q head) that one kernel call works on, all of one kv head.
-inline constexpr int kAttentionTileRows = 24;
+inline constexpr int kAttentionTileRows = 32;
 
 // A tile over one split of 256 tokens.
 struct AttentionSplit {

@@ -45,7 +45,7 @@ QUIRE_INLINE void SoftmaxRow(const AttentionSplit& split, int row, float* scores
   for (int group = split.group_begin; group < split.group_end; ++group) {
     const int first = split.lo[row] - group * kKvGroupTokens;
     const int last = split.hi[row] - group * kKvGroupTokens;
-    F32x16 p = Exp16(Load(scores + group * kKvGroupTokens) - m16);
+    F32x16 p = ExpOfNegative16(Load(scores + group * kKvGroupTokens) - m16);
     if (first > 0 || last < kKvGroupTokens) p = Select(VisibleTokens(first, last), p, Zero16());
     sum = sum + p;
     StoreBf16(probs + group * kKvGroupTokens, p);

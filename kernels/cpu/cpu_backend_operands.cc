@@ -24,10 +24,10 @@ CpuBackend::Operand CpuBackend::Normed(VectorId norm, const PackedMatrix& matrix
     float* const wide = memory_.wide_rows + worker * memory_.wide_stride;
     for (int i = begin; i < end; ++i) {
       const float* const x = memory_.residual + int64_t{rows.has_value() ? (*rows)[i] : i} * cols;
-      if (matrix.has_bf16) {
+      if (matrix.reads_bf16) {
         ops_.rms_norm(x, weight, cols, eps, memory_.normed + i * memory_.hidden_stride);
       }
-      if (matrix.has_quantized) {
+      if (matrix.reads_int8) {
         ops_.rms_norm_head(x, weight, cols, eps, wide);
         QuantizeInto(operand.quantized, i, wide, cols);
       }
@@ -44,7 +44,7 @@ CpuBackend::Operand CpuBackend::Rows(
                            .stride = stride,
                            .quantized = memory_.ForDepth(cols),
                            .num_rows = step_.shape.num_tokens};
-  if (!matrix.has_quantized) return operand;
+  if (!matrix.reads_int8) return operand;
   ForRows(operand.num_rows, cols, [&](int begin, int end, int worker) {
     float* const scratch = memory_.wide_rows + worker * memory_.wide_stride;
     for (int row = begin; row < end; ++row) {
@@ -62,7 +62,7 @@ CpuBackend::Operand CpuBackend::Attended(const PackedMatrix& matrix) {
 }
 
 CpuBackend::Operand CpuBackend::Mlp(const PackedMatrix& matrix) {
-  QUIRE_CHECK(!(matrix.has_quantized && matrix.has_bf16), "down is one tensor of the file");
+  QUIRE_CHECK(!(matrix.reads_int8 && matrix.reads_bf16), "down is one tensor of the file");
   return Rows(matrix, memory_.mlp, memory_.mlp_stride,
               [&](int row, float*) { return memory_.wide_mlp + int64_t{row} * matrix.cols; });
 }

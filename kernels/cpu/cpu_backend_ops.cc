@@ -40,7 +40,7 @@ void CpuBackend::Multiply(GemmFn GemmKernels::*kernel, const PackedMatrix& matri
     const GemmFn multiply = GemmKernelsFor(isa_.isa, mode_, segment.format).*kernel;
     const GemmChunks chunks =
         ChunkGemm(operand.num_rows, NumPanels(segment.rows), matrix.is_gate_up ? 2 : 1, matrix.cols,
-                  pool_.num_threads());
+                  RowsPerChunk(mode_, segment.format), pool_.num_threads());
     pool_.Run(chunks.num_chunks, [&](int chunk, int) {
       const GemmChunks::Range rows = chunks.RowsOf(chunk);
       const GemmChunks::Range units = chunks.UnitsOf(chunk);
@@ -197,7 +197,7 @@ void CpuBackend::NormMlpAdd(const MlpArgs& args) {
               "down is [hidden_size, intermediate_size]");
   GemmArgs to_mlp = {.bias = OptionalVector(args.gate_bias, mlp_size),
                      .up_bias = OptionalVector(args.up_bias, mlp_size)};
-  if (down.has_quantized) {
+  if (down.reads_int8) {
     to_mlp.out = memory_.wide_mlp;
     to_mlp.ldo = mlp_size;
   } else {

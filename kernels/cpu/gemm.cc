@@ -7,27 +7,28 @@ namespace quire {
 // Defined by gemm_bf16x2_<isa>.cc, gemm_bf16x32_<isa>.cc and gemm_a8g32_<isa>.cc.
 namespace isa_reference {
 extern const GemmKernels kGemmKernels;
-extern const GemmKernels kBf16x32GemmKernels;
-extern const QuantizedGemmKernels kQuantizedGemmKernels;
+extern const GemmKernelsByFormat kBf16x32GemmKernels;
+extern const GemmKernelsByFormat kQuantizedGemmKernels;
 }  // namespace isa_reference
 namespace isa_avx2 {
 extern const GemmKernels kGemmKernels;
-extern const GemmKernels kBf16x32GemmKernels;
-extern const QuantizedGemmKernels kQuantizedGemmKernels;
+extern const GemmKernelsByFormat kBf16x32GemmKernels;
+extern const GemmKernelsByFormat kQuantizedGemmKernels;
 }  // namespace isa_avx2
 namespace isa_avx512 {
 extern const GemmKernels kGemmKernels;
-extern const GemmKernels kBf16x32GemmKernels;
+extern const GemmKernelsByFormat kBf16x32GemmKernels;
 }  // namespace isa_avx512
 namespace isa_avx512vnni {
-extern const QuantizedGemmKernels kQuantizedGemmKernels;
+extern const GemmKernelsByFormat kQuantizedGemmKernels;
 }
 namespace isa_avx512bf16 {
 extern const GemmKernels kGemmKernels;
 }
 namespace isa_amx {
-extern const GemmKernels kBf16x32GemmKernels;
-}
+extern const GemmKernelsByFormat kBf16x32GemmKernels;
+extern const GemmKernelsByFormat kQuantizedGemmKernels;
+}  // namespace isa_amx
 
 namespace {
 
@@ -39,15 +40,15 @@ const GemmKernels& Bf16x2KernelsFor(CpuIsa isa) {
       return isa_avx2::kGemmKernels;
     case CpuIsa::kAvx512:
     case CpuIsa::kAvx512Vnni:
+    case CpuIsa::kAmx:  // where VDPBF16PS does half of what FMA does
       return isa_avx512::kGemmKernels;
     case CpuIsa::kAvx512Bf16:
-    case CpuIsa::kAmx:
       return isa_avx512bf16::kGemmKernels;
   }
   return isa_reference::kGemmKernels;
 }
 
-const GemmKernels& Bf16x32KernelsFor(CpuIsa isa) {
+const GemmKernelsByFormat& Bf16x32KernelsFor(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kReference:
       break;
@@ -64,7 +65,7 @@ const GemmKernels& Bf16x32KernelsFor(CpuIsa isa) {
 }
 
 // AVX-512 without VNNI has no kernels of its own.
-const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
+const GemmKernelsByFormat& A8g32KernelsFor(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kReference:
       break;
@@ -73,8 +74,9 @@ const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
       return isa_avx2::kQuantizedGemmKernels;
     case CpuIsa::kAvx512Vnni:
     case CpuIsa::kAvx512Bf16:
-    case CpuIsa::kAmx:
       return isa_avx512vnni::kQuantizedGemmKernels;
+    case CpuIsa::kAmx:
+      return isa_amx::kQuantizedGemmKernels;
   }
   return isa_reference::kQuantizedGemmKernels;
 }
@@ -82,12 +84,19 @@ const QuantizedGemmKernels& A8g32KernelsFor(CpuIsa isa) {
 }  // namespace
 
 const GemmKernels& GemmKernelsFor(CpuIsa isa, NumericsMode mode, PackedFormat format) {
-  if (mode == NumericsMode::kBf16x32) return Bf16x32KernelsFor(isa);
-  if (format == PackedFormat::kBf16) return Bf16x2KernelsFor(isa);
-  return A8g32KernelsFor(isa).of[static_cast<int>(format)];
+  const bool int8 = TakesInt8(mode) && format != PackedFormat::kBf16;
+  if (int8) return A8g32KernelsFor(isa).of[static_cast<int>(format)];
+  if (GoesByBlocks(mode)) return Bf16x32KernelsFor(isa).of[static_cast<int>(format)];
+  return Bf16x2KernelsFor(isa);
 }
 
-GemmChunks ChunkGemm(int rows, int units, int panels_per_unit, int k, int num_threads) {
+int RowsPerChunk(NumericsMode mode, PackedFormat format) {
+  const bool int8 = TakesInt8(mode) && format != PackedFormat::kBf16;
+  return GoesByBlocks(mode) && !int8 ? 256 : 192;
+}
+
+GemmChunks ChunkGemm(int rows, int units, int panels_per_unit, int k, int rows_per_chunk,
+                     int num_threads) {
   // A chunk should take some 20 us at least, so that claiming it costs nothing, and there should
   // be several per thread, so that threads end together. kWorkPerChunk is in multiply-adds where
   // rows are many; a single row is bound by the bytes of weights, which as many multiply-adds of
@@ -95,13 +104,12 @@ GemmChunks ChunkGemm(int rows, int units, int panels_per_unit, int k, int num_th
   constexpr int64_t kWorkPerChunk = 2'000'000;
   constexpr int kMinRows = 16;
   constexpr int kChunksPerThread = 8;
-  constexpr int kRowsPerChunk = 192;
 
   GemmChunks chunks;
   if (rows == 0) return chunks;
   chunks.rows = rows;
   chunks.units = units;
-  chunks.rows_per_chunk = std::min(rows, kRowsPerChunk);
+  chunks.rows_per_chunk = std::min(rows, rows_per_chunk);
   chunks.num_row_chunks = (rows + chunks.rows_per_chunk - 1) / chunks.rows_per_chunk;
 
   const int64_t work_per_unit =

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/packed_format.h"
+#include "kernels/cpu/unrolled.h"
 #include "kernels/cpu/vec16.h"
 
 namespace quire {
@@ -30,15 +31,6 @@ struct DotRows {
   int64_t lda;
 };
 
-// fn<i>() for i in [0, kEnd), unrolled.
-template <int kEnd, typename Fn>
-QUIRE_INLINE void Unrolled(Fn fn) {
-  if constexpr (kEnd > 0) {
-    Unrolled<kEnd - 1>(fn);
-    fn.template operator()<kEnd - 1>();
-  }
-}
-
 QUIRE_INLINE int32_t LoadQuad(const int8_t* p) {
   int32_t quad;
   __builtin_memcpy(&quad, p, sizeof(quad));
@@ -46,7 +38,7 @@ QUIRE_INLINE int32_t LoadQuad(const int8_t* p) {
 }
 
 // DotQuads: dot[r][c] += the products of kQuads quads of row r with those of 16 columns,
-// quads<i>(c): bytes without sign, or with one where kSigned says so.
+// quads<i>(c): bytes u without sign; where kSigned says so, u - 128.
 
 #if defined(__AVX512VNNI__)
 
@@ -84,8 +76,9 @@ inline constexpr int kQuadsInHalves = kBits == 5   ? 4
 template <int kQuads, int R, typename Quads>
 QUIRE_INLINE void DotSignedQuads(DotRows rows, Quads quads, I32x16 (&dot)[R][1]) {
   const __m256i ones = _mm256_set1_epi16(1);
+  const I32x16 sign_bits = BroadcastInt(static_cast<int32_t>(0x80808080u));
   Unrolled<kQuads>([&]<int kQuad>() __attribute__((always_inline)) {
-    const I32x16 w = quads.template operator()<kQuad>(0);
+    const I32x16 w = quads.template operator()<kQuad>(0) ^ sign_bits;  // from u to u - 128
     const __m256i lo = _mm256_abs_epi8(w.lo);
     const __m256i hi = _mm256_abs_epi8(w.hi);
 #pragma GCC unroll 8

@@ -15,15 +15,20 @@
 namespace quire {
 inline namespace QUIRE_ISA {
 
+// The blocks of a piece: panels are `stride` elements apart.
+struct PiecePanels {
+  const uint16_t* w;
+  int64_t stride;
+};
+
 // R rows and C vectors of columns of a piece.
 template <int R, int C>
-QUIRE_INLINE void MultiplyDots(const DotPiece& piece, int row, int vector) {
-  constexpr int kPairs = kDotDepth / 2;
-  constexpr int64_t kPairElems = 2 * kPanelCols;  // of a panel, from pair to pair
+QUIRE_INLINE void MultiplyDots(const DotPiece& piece, const PiecePanels& panels, int row,
+                               int vector) {
   const uint16_t* b[C];
 #pragma GCC unroll 8
   for (int i = 0; i < C; ++i) {
-    b[i] = piece.w + (vector + i) / 2 * piece.panel_stride + (vector + i) % 2 * kPanelCols;
+    b[i] = panels.w + (vector + i) / 2 * panels.stride + (vector + i) % 2 * kPanelCols;
   }
   const uint16_t* a = piece.a + row * piece.lda;
   float* const c = piece.c + row * kBlockCols + vector * 16;
@@ -33,41 +38,47 @@ QUIRE_INLINE void MultiplyDots(const DotPiece& piece, int row, int vector) {
     AddBlock<R, C>(
         c, kBlockCols,
         first, [&]<typename Half>(Half, F32x16(&sum)[R][C]) __attribute__((always_inline)) {
-          DotHalves<Half, R, C>(sum, a, piece.lda, b, kPairElems, kPairs);
+          DotHalves<Half, R, C>(sum, a, piece.lda, b, kPairElems, kDotDepth / 2);
         });
     a += kDotDepth;
 #pragma GCC unroll 8
-    for (int i = 0; i < C; ++i) b[i] += kPairs * kPairElems;
+    for (int i = 0; i < C; ++i) b[i] += kBlockElems;
   }
 }
 
 template <int R>
-QUIRE_INLINE void MultiplyDotRows(const DotPiece& piece, int row) {
+QUIRE_INLINE void MultiplyDotRows(const DotPiece& piece, const PiecePanels& panels, int row) {
   constexpr int kVectors = TileVectors(R);
   const int num_vectors = 2 * piece.num_panels;
   int vector = 0;
   for (; vector + kVectors <= num_vectors; vector += kVectors) {
-    MultiplyDots<R, kVectors>(piece, row, vector);
+    MultiplyDots<R, kVectors>(piece, panels, row, vector);
   }
   if constexpr (kVectors > 2) {
-    if (vector < num_vectors) MultiplyDots<R, 2>(piece, row, vector);
+    if (vector < num_vectors) MultiplyDots<R, 2>(piece, panels, row, vector);
   }
 }
 
-static void MultiplyDotPiece(const DotPiece& piece) {
-  ForRowTiles(piece.num_rows, [&]<int R>(int row) { MultiplyDotRows<R>(piece, row); });
+// Not inlined: every format and epilogue uses it.
+__attribute__((noinline)) static void MultiplyDotPiece(const DotPiece& piece,
+                                                       const PiecePanels& panels) {
+  ForRowTiles(piece.num_rows, [&]<int R>(int row) { MultiplyDotRows<R>(piece, panels, row); });
 }
 
 struct VectorMultiplier {
-  QUIRE_INLINE void Multiply(const DotPiece& piece) { MultiplyDotPiece(piece); }
+  template <typename Blocks>
+  QUIRE_INLINE void Multiply(const DotPiece& piece, Blocks& blocks) {
+    for (int panel = 0; panel < piece.num_panels; ++panel) {
+      for (int dot = 0; dot < piece.num_dots; ++dot) blocks.Make(panel, dot);
+    }
+    MultiplyDotPiece(piece, {.w = blocks.Panel(0), .stride = blocks.PanelElems()});
+  }
   QUIRE_INLINE void Finish() {}
 };
 
 // One definition for each instruction set: one source of each includes this file.
 // NOLINTNEXTLINE(misc-definitions-in-headers)
-extern const GemmKernels kBf16x32GemmKernels = {GemmByDots<VectorMultiplier, StoreEpilogue>,
-                                                GemmByDots<VectorMultiplier, AddEpilogue>,
-                                                GemmByDots<VectorMultiplier, SiluMulEpilogue>};
+extern const GemmKernelsByFormat kBf16x32GemmKernels = kDotKernelsByFormat<VectorMultiplier>;
 
 }  // namespace QUIRE_ISA
 }  // namespace quire

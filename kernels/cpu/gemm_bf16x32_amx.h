@@ -17,19 +17,21 @@ inline namespace QUIRE_ISA {
 // Up to 32 rows by one panel at a time.
 class TileMultiplier {
  public:
-  QUIRE_INLINE void Multiply(const DotPiece& piece) {
+  template <typename Blocks>
+  QUIRE_INLINE void Multiply(const DotPiece& piece, Blocks& blocks) {
     constexpr int kMostRows = 2 * kTileSide;
     for (int panel = 0; panel < piece.num_panels; ++panel) {
       for (int row = 0; row < piece.num_rows; row += kMostRows) {
         const int left = piece.num_rows - row;
         Configure(left < kMostRows ? left : kMostRows);
-        const uint16_t* const a = piece.a + row * piece.lda;
-        const uint16_t* const w = piece.w + panel * piece.panel_stride;
-        float* const c = piece.c + row * kBlockCols + panel * kPanelCols;
+        // The first rows make the blocks, while tiles are multiplied.
+        const auto make = [&](int dot) __attribute__((always_inline)) {
+          if (row == 0 && dot < piece.num_dots) blocks.Make(panel, dot);
+        };
         if (left <= kTileSide) {
-          MultiplyRows<false>(piece, a, w, c);
+          MultiplyRows<false>(piece, row, panel, blocks.Panel(panel), make);
         } else {
-          MultiplyRows<true>(piece, a, w, c);
+          MultiplyRows<true>(piece, row, panel, blocks.Panel(panel), make);
         }
       }
     }
@@ -44,18 +46,23 @@ class TileMultiplier {
     ConfigureProducts(num_rows);
   }
 
-  template <bool kTwo>
-  QUIRE_INLINE static void MultiplyRows(const DotPiece& piece, const uint16_t* a, const uint16_t* w,
-                                        float* c) {
+  template <bool kTwo, typename Make>
+  QUIRE_INLINE static void MultiplyRows(const DotPiece& piece, int row, int panel,
+                                        const uint16_t* w, Make make) {
+    const uint16_t* a = piece.a + row * piece.lda;
+    float* const c = piece.c + row * kBlockCols + panel * kPanelCols;
     if (piece.first) {
       ZeroSums<kTwo>();
     } else {
       LoadSums<kTwo>(c, kBlockCols);
     }
-    for (int dot = 0; dot < piece.num_dots; ++dot) {
-      AddProducts<kTwo>(a, piece.lda, w, w + kPanelCols, 2 * kPanelCols);
+    // One ahead.
+    for (int dot = 0; dot <= piece.num_dots; ++dot) {
+      make(dot);
+      if (dot == 0) continue;
+      AddProducts<kTwo>(a, piece.lda, w, w + kPanelCols, kPairElems);
       a += kDotDepth;
-      w += kDotDepth * kPanelCols;
+      w += kBlockElems;
     }
     StoreSums<kTwo>(c, kBlockCols);
   }
@@ -65,9 +72,7 @@ class TileMultiplier {
 
 // One definition: one source includes this file, and one of tests.
 // NOLINTNEXTLINE(misc-definitions-in-headers)
-extern const GemmKernels kBf16x32GemmKernels = {GemmByDots<TileMultiplier, StoreEpilogue>,
-                                                GemmByDots<TileMultiplier, AddEpilogue>,
-                                                GemmByDots<TileMultiplier, SiluMulEpilogue>};
+extern const GemmKernelsByFormat kBf16x32GemmKernels = kDotKernelsByFormat<TileMultiplier>;
 
 }  // namespace QUIRE_ISA
 }  // namespace quire

@@ -36,14 +36,16 @@ struct AddEpilogue {
 template <typename Epilogue>
 QUIRE_INLINE void FinishRow(Epilogue, const GemmArgs& args, int row, int panel, int num_panels,
                             const float* c) {
-  for (int i = 0; i < 2 * num_panels; ++i) {
-    const int column = panel * kPanelCols + i * 16;
-    const int num_columns = args.n - column < 16 ? args.n - column : 16;
-    if (num_columns <= 0) return;
-    const F32x16 sum = AddBias(Load(c + i * 16), args.bias, column, num_columns);
-    float* out = args.out + row * args.ldo + column;
-    StoreN(out, Epilogue::Combine(sum, out, num_columns), num_columns);
-  }
+  int column = panel * kPanelCols;
+  const int end = column + num_panels * kPanelCols;
+  const int whole_end = (end < args.n ? end : args.n) / 16 * 16;
+  float* const out = args.out + row * args.ldo;
+  const auto finish = [&](int num_columns) __attribute__((always_inline)) {
+    const F32x16 sum = AddBias(Load(c), args.bias, column, num_columns);
+    StoreN(out + column, Epilogue::Combine(sum, out + column, num_columns), num_columns);
+  };
+  for (; column < whole_end; column += 16, c += 16) finish(16);
+  if (column < end && column < args.n) finish(args.n - column);
 }
 
 struct SiluMulEpilogue {

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// One product. `a` is read where weights are bf16, `quantized` where they are quantised. `bias` and
+// One product. `quantized` is read where quantised weights take int8, else `a`. `bias` and
 // `up_bias` may be null.
 struct GemmArgs {
   const uint16_t* a = nullptr;  // bf16 [rows, lda]; columns [k, PaddedK(k)) are zero
@@ -44,8 +44,8 @@ struct GemmKernels {
   GemmFn silu_mul;
 };
 
-// Of the mode a8g32: one set for each format of weights but kBf16.
-struct QuantizedGemmKernels {
+// One set for each format of weights; empty where a mode has none.
+struct GemmKernelsByFormat {
   GemmKernels of[kNumPackedFormats];  // by PackedFormat
 };
 

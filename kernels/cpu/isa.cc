@@ -20,12 +20,13 @@ struct Features {
   bool avx512 = false;  // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
-  bool amx_bf16 = false;  // and AMX_TILE
+  bool amx = false;  // and AMX_TILE, AMX_BF16, AMX_INT8, AVX512_VBMI
 };
 
 // Leaf 7, EDX; compilers name them differently.
 constexpr uint32_t kAmxBf16Bit = 1u << 22;
 constexpr uint32_t kAmxTileBit = 1u << 24;
+constexpr uint32_t kAmxInt8Bit = 1u << 25;
 
 constexpr uint64_t kYmmState = 0x6;        // XCR0: SSE and AVX registers
 constexpr uint64_t kZmmState = 0xe6;       // and opmask, upper halves, zmm16-31
@@ -46,7 +47,8 @@ Features ReadFeatures() {
   if ((states & kYmmState) != kYmmState || !fma_f16c) return features;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
   const uint32_t max_subleaf = a;
-  const bool has_tiles = (d & kAmxTileBit) && (d & kAmxBf16Bit);
+  const uint32_t amx = kAmxTileBit | kAmxBf16Bit | kAmxInt8Bit;
+  const bool has_tiles = (d & amx) == amx && (c & bit_AVX512VBMI);
   features.avx2 = b & bit_AVX2;
   if ((states & kZmmState) != kZmmState || !features.avx2) return features;
   features.avx512 =
@@ -55,7 +57,7 @@ Features ReadFeatures() {
   if (!features.avx512_vnni || max_subleaf < 1) return features;
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return features;
   features.avx512_bf16 = a & bit_AVX512BF16;
-  features.amx_bf16 = features.avx512_bf16 && has_tiles && (states & kTileState) == kTileState;
+  features.amx = features.avx512_bf16 && has_tiles && (states & kTileState) == kTileState;
   return features;
 }
 
@@ -114,7 +116,7 @@ bool MachineRuns(CpuIsa isa) {
     case CpuIsa::kAvx512Bf16:
       return features.avx512_bf16 && Vdpbf16MatchesDefinition();
     case CpuIsa::kAmx:
-      return MachineRuns(CpuIsa::kAvx512Bf16) && features.amx_bf16 && TilesArePermitted() &&
+      return MachineRuns(CpuIsa::kAvx512Bf16) && features.amx && TilesArePermitted() &&
              Tdpbf16MatchesDefinition();
   }
   return false;
@@ -124,9 +126,9 @@ absl::StatusOr<IsaChoice> DetectCpuIsa() {
   IsaChoice choice;
   if (MachineFeatures().avx512_bf16 && !MachineRuns(CpuIsa::kAvx512Bf16)) {
     choice.note = "VDPBF16PS of this processor adds in another order than mode bf16x2: not used";
-  } else if (MachineFeatures().amx_bf16 && !TilesArePermitted()) {
+  } else if (MachineFeatures().amx && !TilesArePermitted()) {
     choice.note = "the operating system does not permit AMX: not used";
-  } else if (MachineFeatures().amx_bf16 && !MachineRuns(CpuIsa::kAmx)) {
+  } else if (MachineFeatures().amx && !MachineRuns(CpuIsa::kAmx)) {
     choice.note = "TDPBF16PS of this processor adds in another order than mode bf16x32: not used";
   }
   const char* wanted = std::getenv("QUIRE_CPU_ISA");

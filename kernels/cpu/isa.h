@@ -15,7 +15,7 @@ enum class CpuIsa : uint8_t {
   kAvx512,      // AVX-512 F, BW, VL, DQ
   kAvx512Vnni,  // and AVX512_VNNI
   kAvx512Bf16,  // and AVX512_BF16, where VDPBF16PS computes what kernels/numerics.md defines
-  kAmx,         // and AMX_TILE, AMX_BF16, where TDPBF16PS does so too and the system permits it
+  kAmx,  // and AMX_BF16, AMX_INT8, AVX512_VBMI, where TDPBF16PS does so and the system permits it
 };
 
 constexpr CpuIsa kAllCpuIsas[] = {CpuIsa::kReference,  CpuIsa::kAvx2,       CpuIsa::kAvx512,

@@ -9,7 +9,8 @@
 namespace quire {
 
 struct MachinePeak {
-  // Multiply-adds of bf16 pairs, operands in registers. Returns the floating-point operations.
+  // Multiply-adds of bf16 pairs, operands in registers or tiles. Returns the floating-point
+  // operations.
   int64_t (*multiply)(int64_t num_rounds, float* sink);
   // The same of bytes, by the instruction that the mode a8g32 is made for: VPDPBUSD or VPMADDUBSW.
   int64_t (*multiply_bytes)(int64_t num_rounds, float* sink);

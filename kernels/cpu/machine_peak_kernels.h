@@ -5,12 +5,41 @@
 
 #include "kernels/cpu/machine_peak.h"
 #include "kernels/cpu/vec16.h"
+#if defined(__AMX_BF16__)
+#include "kernels/cpu/amx_products.h"
+#endif
 
 // The functions of machine_peak.h, for the instruction set that the including file, one per set, is
 // compiled for.
 
 namespace quire {
 inline namespace QUIRE_ISA {
+
+#if defined(__AMX_BF16__)
+
+static int64_t MultiplyInRegisters(int64_t num_rounds, float* sink) {
+  alignas(64) uint16_t ones[kTileSide * kTileRowBytes / 2];
+  for (uint16_t& x : ones) x = static_cast<uint16_t>(0x3f80 + (num_rounds & 1));
+  alignas(64) float sums[4 * kTileSide * kTileSide];
+  ConfigureProducts(2 * kTileSide);
+  ZeroSums<true>();
+  LoadTile<4>(ones, kTileRowBytes);
+  LoadTile<5>(ones, kTileRowBytes);
+  LoadTile<6>(ones, kTileRowBytes);
+  LoadTile<7>(ones, kTileRowBytes);
+  for (int64_t round = 0; round < num_rounds; ++round) {
+    MultiplyTiles<0, 4, 6>();
+    MultiplyTiles<1, 4, 7>();
+    MultiplyTiles<2, 5, 6>();
+    MultiplyTiles<3, 5, 7>();
+  }
+  StoreSums<true>(sums, 2 * kTileSide);
+  ReleaseTiles();
+  *sink = sums[0];
+  return num_rounds * 4 * kTileSide * kTileSide * 32 * 2;
+}
+
+#else
 
 static int64_t MultiplyInRegisters(int64_t num_rounds, float* sink) {
 #if defined(__AVX512F__)
@@ -36,6 +65,8 @@ static int64_t MultiplyInRegisters(int64_t num_rounds, float* sink) {
   constexpr int kOperationsPerLane = 4;
   return num_rounds * kAccumulators * 16 * kOperationsPerLane;
 }
+
+#endif
 
 static int64_t MultiplyBytesInRegisters(int64_t num_rounds, float* sink) {
 #if defined(__AVX512VNNI__)

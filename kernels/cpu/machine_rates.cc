@@ -27,6 +27,9 @@ extern const MachinePeak kMachinePeak;
 namespace isa_avx512bf16 {
 extern const MachinePeak kMachinePeak;
 }
+namespace isa_amx {
+extern const MachinePeak kMachinePeak;
+}
 
 namespace {
 
@@ -41,8 +44,9 @@ const MachinePeak& PeakFor(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni:
       return isa_avx512vnni::kMachinePeak;
     case CpuIsa::kAvx512Bf16:
-    case CpuIsa::kAmx:
       return isa_avx512bf16::kMachinePeak;
+    case CpuIsa::kAmx:
+      return isa_amx::kMachinePeak;
   }
   return isa_reference::kMachinePeak;
 }
@@ -71,9 +75,13 @@ double MachineRates::Now() const {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-double MachineRates::Multiply() { return MultiplyWith(PeakFor(isa_).multiply); }
-
-double MachineRates::MultiplyBytes() { return MultiplyWith(PeakFor(isa_).multiply_bytes); }
+double MachineRates::Multiply(NumericsMode mode) {
+  if (TakesInt8(mode)) return MultiplyWith(PeakFor(isa_).multiply_bytes);
+  const bool has_tiles = isa_ == CpuIsa::kAmx;
+  if (GoesByBlocks(mode)) return has_tiles ? MultiplyWith(PeakFor(isa_).multiply) : 0;
+  // As products choose: see gemm.cc.
+  return MultiplyWith(PeakFor(has_tiles ? CpuIsa::kAvx512 : isa_).multiply);
+}
 
 double MachineRates::MultiplyWith(int64_t (*multiply)(int64_t num_rounds, float* sink)) {
   std::vector<float> sinks(16 * pool_->num_threads());

@@ -9,6 +9,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/mapped_memory.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/numerics_mode.h"
 
 namespace quire {
 
@@ -29,9 +30,11 @@ class MachineRates {
   // does not count, else the time of day.
   double Now() const;
   // One short measurement each, some 0.1 ms to 5 ms; take the best of several.
-  double Multiply();       // operations per second, multiply-adds of bf16 pairs in registers
-  double MultiplyBytes();  // the same of bytes, for the mode a8g32
-  double Read();           // bytes per second from memory
+  // Operations per second of the instruction that products of `mode` are made for (of quantised
+  // weights, where they have one of their own), operands in registers or tiles; 0 where the machine
+  // has none.
+  double Multiply(NumericsMode mode);
+  double Read();  // bytes per second from memory
 
  private:
   MachineRates(CpuIsa isa, ThreadPool* pool, MappedMemory memory)

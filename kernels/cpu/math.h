@@ -20,18 +20,29 @@ QUIRE_INLINE F32x16 Polynomial(F32x16 x, const float (&c)[N]) {
   return sum;
 }
 
-// exp(x), within 1 ulp; exact at 0; 0 below -87.33, infinite above 88.72.
-QUIRE_INLINE F32x16 Exp16(F32x16 x) {
-  const F32x16 clamped = Max(Min(x, Broadcast(math::kExpMax)), Broadcast(math::kExpMin));
-  const I32x16 n = RoundToInt(clamped * Broadcast(math::kLog2E));
+// exp(x). REQUIRES: x is within [kExpMin, kExpMax].
+QUIRE_INLINE F32x16 ExpInRange16(F32x16 x) {
+  const I32x16 n = RoundToInt(x * Broadcast(math::kLog2E));
   const F32x16 float_n = ToFloat(n);
-  F32x16 r = NegFma(float_n, Broadcast(math::kExpLn2High), clamped);
+  F32x16 r = NegFma(float_n, Broadcast(math::kExpLn2High), x);
   r = NegFma(float_n, Broadcast(math::kExpLn2Low), r);
   const F32x16 p = Fma(r * r, Polynomial(r, math::kExpPoly), r) + Broadcast(1.0f);
-  F32x16 y = AsFloat(AsInt(p) + ShiftLeft<23>(n));
+  return AsFloat(AsInt(p) + ShiftLeft<23>(n));
+}
+
+// exp(x), within 1 ulp; exact at 0; 0 below -87.33, infinite above 88.72.
+QUIRE_INLINE F32x16 Exp16(F32x16 x) {
+  F32x16 y = ExpInRange16(Max(Min(x, Broadcast(math::kExpMax)), Broadcast(math::kExpMin)));
   y = Select(Less(x, Broadcast(math::kExpMin)), Zero16(), y);
   y = Select(Less(Broadcast(math::kExpMax), x), AsFloat(BroadcastInt(0x7f800000)), y);
   return Select(IsNan(x), x, y);
+}
+
+// The same with less work. REQUIRES: no x is positive; NaNs may be.
+QUIRE_INLINE F32x16 ExpOfNegative16(F32x16 x) {
+  const F32x16 least = Broadcast(math::kExpMin);
+  // Of 0 and a NaN, Max is the NaN.
+  return Select(LessEqual(least, x), ExpInRange16(Max(x, least)), Max(Zero16(), x));
 }
 
 // log(x), within 1 ulp. REQUIRES: x positive, finite and not denormal.

@@ -8,6 +8,7 @@
 //   F32x16, I32x16, Mask16
 //   Load Store LoadN StoreN     16 elements, or the first n (the others read as 0, stay unwritten)
 //   LoadBf16 StoreBf16 ...N     bf16 in memory, fp32 in lanes; stores round as RneBf16 does
+//   Bf16Bits                    what StoreBf16 would store, in the low halves of lanes
 //   LoadF16 LoadI8 LoadU8       converted on load, exactly
 //   StoreI8                     REQUIRES: lanes fit int8
 //   Fma(a, b, c) = a*b + c; NegFma(a, b, c) = c - a*b, rounded once

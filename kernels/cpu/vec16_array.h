@@ -60,6 +60,7 @@ QUIRE_INLINE F32x16 LoadBf16(const uint16_t* p) { QUIRE_LANES(F32x16, v, FromBf1
 QUIRE_INLINE F32x16 LoadBf16N(const uint16_t* p, int n) {
   QUIRE_LANES(F32x16, v, i < n ? FromBf16(p[i]) : 0.0f);
 }
+QUIRE_INLINE I32x16 Bf16Bits(F32x16 a) { QUIRE_LANES(I32x16, v, RneBf16(a.v[i])); }
 QUIRE_INLINE void StoreBf16N(uint16_t* p, F32x16 a, int n) {
   for (int i = 0; i < n; ++i) p[i] = RneBf16(a.v[i]);
 }

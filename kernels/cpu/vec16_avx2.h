@@ -104,6 +104,7 @@ QUIRE_INLINE __m256i NarrowBf16(__m256 a) {
   const __m256i zero = _mm256_and_si256(high, _mm256_set1_epi32(0x8000));
   return _mm256_blendv_epi8(_mm256_blendv_epi8(rounded, quiet, nan), zero, tiny);
 }
+QUIRE_INLINE I32x16 Bf16Bits(F32x16 a) { return {NarrowBf16(a.lo), NarrowBf16(a.hi)}; }
 QUIRE_INLINE void StoreBf16(uint16_t* p, F32x16 a) {
   const __m256i packed = _mm256_packus_epi32(NarrowBf16(a.lo), NarrowBf16(a.hi));
   const __m256i ordered = _mm256_permute4x64_epi64(packed, 0xd8);

@@ -71,6 +71,7 @@ QUIRE_INLINE __m256i NarrowBf16(F32x16 a) {
   return _mm512_cvtepi32_epi16(out);
 #endif
 }
+QUIRE_INLINE I32x16 Bf16Bits(F32x16 a) { return {_mm512_cvtepu16_epi32(NarrowBf16(a))}; }
 QUIRE_INLINE void StoreBf16(uint16_t* p, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), NarrowBf16(a));
 }

@@ -31,7 +31,7 @@ PackedFormat PackedFormatOf(DType dtype) {
 
 PackedFormat HeldFormatOf(NumericsMode mode, DType dtype, std::optional<DType> quantize_to,
                           int64_t cols) {
-  if (mode != NumericsMode::kA8g32) return PackedFormat::kBf16;
+  if (mode == NumericsMode::kBf16x2) return PackedFormat::kBf16;
   if (IsQuantized(dtype)) return PackedFormatOf(dtype);
   if (!quantize_to.has_value() || cols % kGroupDepth != 0) return PackedFormat::kBf16;
   return PackedFormatOf(*quantize_to);

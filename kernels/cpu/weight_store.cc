@@ -182,7 +182,8 @@ absl::StatusOr<MatrixId> WeightStore::PackMatrix(absl::Span<const MatrixPart> pa
 
 MatrixId WeightStore::Keep(PackedMatrix matrix) {
   for (const PackedSegment& segment : matrix.segments) {
-    (segment.format == PackedFormat::kBf16 ? matrix.has_bf16 : matrix.has_quantized) = true;
+    const bool int8 = TakesInt8(mode_) && segment.format != PackedFormat::kBf16;
+    (int8 ? matrix.reads_int8 : matrix.reads_bf16) = true;
   }
   matrices_.push_back(std::move(matrix));
   return MatrixId{static_cast<int32_t>(matrices_.size()) - 1};

@@ -33,15 +33,15 @@ struct PackedMatrix {
   int cols = 0;
   bool is_gate_up = false;
   // Which operands its products read.
-  bool has_bf16 = false;
-  bool has_quantized = false;
+  bool reads_bf16 = false;
+  bool reads_int8 = false;
 };
 
 // Weights as the CPU backend computes with them: matrices in panels, vectors in fp32. It turns rows
 // of a file, whatever their format, into these; it does not read files.
 //
-// In mode a8g32 quantised rows keep their numbers, and others are quantised where their part asks
-// for it; all else becomes bf16.
+// Quantised rows keep their numbers, and others are quantised where their part asks for it; in mode
+// bf16x2 all become bf16, as everywhere what is not quantised.
 //
 // Engine thread only; packing uses the pool. Allocates when packing, never afterwards.
 class WeightStore {

@@ -58,13 +58,14 @@ std::vector<Flag> EngineFlags(EngineConfig* config) {
              &config->num_threads),
       ChoiceFlag(
           "--numerics", "MODE",
-          "Arithmetic of products: bf16x2; bf16x32: what AMX computes; a8g32: quantised weights as "
-          "they are, activations in int8 (default: auto, a8g32 where weights are quantised, else "
-          "bf16x2)",
+          "Arithmetic of products: bf16x2; bf16x32: what AMX computes; a8g32, a8g32x32: the same "
+          "with activations in int8 for quantised weights, faster for one or two sequences at once "
+          "(default: auto, bf16x32 with AMX, else a8g32 where weights are quantised, else bf16x2)",
           {Choice<std::optional<NumericsMode>>{"auto", std::nullopt},
            {"bf16x2", NumericsMode::kBf16x2},
            {"bf16x32", NumericsMode::kBf16x32},
-           {"a8g32", NumericsMode::kA8g32}},
+           {"a8g32", NumericsMode::kA8g32},
+           {"a8g32x32", NumericsMode::kA8g32x32}},
           &config->numerics),
       ChoiceFlag(
           "--quantize", "TYPE",

@@ -159,7 +159,8 @@ void Bench::Batching() {
 
 void Bench::Prefill() {
   std::unique_ptr<Engine> engine = Load();
-  const double peak = MeasurePeak().bf16_operations_per_s / 1e9;
+  const NumericsMode mode = NumericsModeNamed(engine->info().numerics_mode).value();
+  const double peak = MeasurePeak().operations_per_s[static_cast<size_t>(mode)] / 1e9;
   // Two operations per weight and token; the embedding is not multiplied, the head only for the
   // last token, so neither counts. Attention counts nothing here.
   const ModelConfig config = *ReadModelConfig(model_path_);

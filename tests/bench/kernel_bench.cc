@@ -1,6 +1,6 @@
 // Speed of the CPU kernels, beside what the machine can do.
 //
-//   kernel_bench [substring of names] [isa]
+//   kernel_bench [substring of names] [isa] [mode]
 //
 // Every line is the best of many runs, with the machine's peak (multiply-adds in registers, bytes
 // read from memory) measured between them: other load slows both, so percentages keep their
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -36,20 +37,29 @@ constexpr double kSecondsPerLine = 0.6;
 // Runs work on a fixed number of threads and prints one line for it.
 class Meter {
  public:
-  Meter(CpuIsa isa, int num_threads, std::string filter)
+  Meter(CpuIsa isa, std::optional<NumericsMode> mode, int num_threads, std::string filter)
       : isa_(isa),
+        mode_(mode),
         filter_(std::move(filter)),
         pool_(num_threads),
         rates_(MachineRates::Make(isa, &pool_).value()) {}
 
   ThreadPool* pool() { return &pool_; }
   CpuIsa isa() const { return isa_; }
+  // The one that quantised weights take on such a machine, or the one asked for.
+  NumericsMode mode() const {
+    return mode_.value_or(isa_ == CpuIsa::kAmx ? NumericsMode::kA8g32x32 : NumericsMode::kA8g32);
+  }
+  // How it multiplies what is not quantised.
+  NumericsMode bf16_mode() const {
+    return GoesByBlocks(mode()) ? NumericsMode::kBf16x32 : NumericsMode::kBf16x2;
+  }
   // MachineRates::kDataBytes of bf16 values about 1.
   const uint16_t* data() const { return rates_.data(); }
   bool Wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
 
-  // `run` does `operations`, on bytes or on pairs of bf16, and reads `bytes`.
-  void Measure(const std::string& name, double operations, bool on_bytes, double bytes,
+  // `run` does `operations` by the rules of `mode`, and reads `bytes`.
+  void Measure(const std::string& name, double operations, NumericsMode mode, double bytes,
                absl::FunctionRef<void()> run) {
     double best = 1e9;
     double peak = 0;
@@ -57,7 +67,8 @@ class Meter {
     run();
     const double end = rates_.Now() + kSecondsPerLine;
     while (rates_.Now() < end) {
-      peak = std::max(peak, on_bytes ? rates_.MultiplyBytes() : rates_.Multiply());
+      const double rate = rates_.Multiply(mode);
+      peak = std::max(peak, rate > 0 ? rate : rates_.Multiply(NumericsMode::kBf16x2));
       bandwidth = std::max(bandwidth, rates_.Read());
       const double pause = rates_.Now() + 0.01;
       do {
@@ -76,6 +87,7 @@ class Meter {
 
  private:
   const CpuIsa isa_;
+  const std::optional<NumericsMode> mode_;
   const std::string filter_;
   ThreadPool pool_;
   MachineRates rates_;
@@ -115,12 +127,15 @@ void BenchGemm(Meter& meter, const Format& format, int m, int n, int k) {
     CpuOpsFor(meter.isa())
         .quantize_row(wide.data(), k, &q[row * lda], &groups[row * (lda / kGroupDepth)]);
   }
-  const GemmKernels& kernels = GemmKernelsFor(meter.isa(), NumericsMode::kA8g32, format.format);
-  const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, meter.pool()->num_threads());
-  const bool on_bytes = format.format != PackedFormat::kBf16;
+  const GemmKernels& kernels = GemmKernelsFor(meter.isa(), meter.mode(), format.format);
+  const GemmChunks chunks =
+      ChunkGemm(m, NumPanels(n), 1, k, RowsPerChunk(meter.mode(), format.format),
+                meter.pool()->num_threads());
+  const bool int8 = TakesInt8(meter.mode()) && format.format != PackedFormat::kBf16;
   const int64_t bytes = PackedBytes(format.format, n, k);
   int64_t offset = 0;
-  meter.Measure(name, 2.0 * m * n * k, on_bytes, static_cast<double>(bytes), [&] {
+  const NumericsMode mode = int8 ? meter.mode() : meter.bf16_mode();
+  meter.Measure(name, 2.0 * m * n * k, mode, static_cast<double>(bytes), [&] {
     args.w = reinterpret_cast<const uint8_t*>(meter.data()) + offset;
     offset += bytes;
     if (offset + bytes > MachineRates::kDataBytes) offset = 0;
@@ -176,8 +191,7 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   config.block_bytes = num_layers * layer_elems * 2;
   config.max_num_tokens = c.num_seqs * c.num_queries;
   config.max_num_seqs = c.num_seqs;
-  PagedAttention attention(config, AttentionKernelsFor(meter.isa(), NumericsMode::kBf16x2),
-                           meter.pool());
+  PagedAttention attention(config, AttentionKernelsFor(meter.isa(), meter.mode()), meter.pool());
 
   std::vector<int32_t> positions;
   std::vector<int32_t> query_starts = {0};
@@ -200,7 +214,7 @@ void BenchAttention(Meter& meter, const AttentionCase& c) {
   attention.Plan({positions, query_starts, tables, blocks_per_seq});
   const double kv_tokens = c.num_shared + 1.0 * (c.context - c.num_shared) * c.num_seqs;
   const double kv_bytes = 4.0 * kv_tokens * c.num_kv_heads * padded;
-  meter.Measure(name, 4.0 * visible * c.num_heads * c.head_dim, /*on_bytes=*/false, kv_bytes, [&] {
+  meter.Measure(name, 4.0 * visible * c.num_heads * c.head_dim, meter.bf16_mode(), kv_bytes, [&] {
     attention.Run(layer);
     layer.layer_in_group = (layer.layer_in_group + 1) % num_layers;
   });
@@ -214,7 +228,7 @@ void BenchAll(Meter& meter) {
   for (const Shape& shape :
        {Shape{2048, 2048}, {8192, 2048}, {2048, 8192}, {960, 576}, {576, 1536}}) {
     for (const Format& format : kFormats) {
-      for (int m : {1, 2, 4, 8, 16, 64, 512}) BenchGemm(meter, format, m, shape.n, shape.k);
+      for (int m : {1, 2, 4, 8, 16, 32, 64, 512}) BenchGemm(meter, format, m, shape.n, shape.k);
     }
   }
   for (const AttentionCase& c : std::vector<AttentionCase>{
@@ -245,11 +259,12 @@ void BenchAll(Meter& meter) {
 int main(int argc, char** argv) {
   const std::string filter = argc > 1 ? argv[1] : "";
   const std::string only = argc > 2 ? argv[2] : "";
+  const auto mode = quire::NumericsModeNamed(argc > 3 ? argv[3] : "");
   for (const quire::CpuIsa isa : quire::kAllCpuIsas) {
     if (isa == quire::CpuIsa::kReference || !quire::MachineRuns(isa)) continue;
     if (!only.empty() && only != quire::NameOf(isa)) continue;
     for (int num_threads : {1, 2}) {
-      quire::Meter meter(isa, num_threads, filter);
+      quire::Meter meter(isa, mode, num_threads, filter);
       quire::BenchAll(meter);
     }
   }

@@ -327,14 +327,20 @@ void SmolLm2Test::CheckGreedyTexts() {
 }
 
 TEST_F(SmolLm2Test, LikelihoodsAreWithinTheLimitsOfBf16MatrixInputs) {
-  Load(NumericsMode::kBf16x2, "bf16_matmul_inputs_rest_fp32");
-  // Keys and values are bf16 too, which the limits' variant leaves in fp32.
-  CheckLikelihoods(1.5, /*check_p99=*/true);
+  for (const NumericsMode mode : {NumericsMode::kBf16x2, NumericsMode::kBf16x32}) {
+    SCOPED_TRACE(NameOf(mode));
+    Load(mode, "bf16_matmul_inputs_rest_fp32");
+    // Keys and values are bf16 too, which the limits' variant leaves in fp32.
+    CheckLikelihoods(1.5, /*check_p99=*/true);
+  }
 }
 
 TEST_F(SmolLm2Test, GreedyTextsAreTheSameWhileTheChoiceIsClear) {
-  Load(NumericsMode::kBf16x2, "bf16_matmul_inputs_rest_fp32");
-  CheckGreedyTexts();
+  for (const NumericsMode mode : {NumericsMode::kBf16x2, NumericsMode::kBf16x32}) {
+    SCOPED_TRACE(NameOf(mode));
+    Load(mode, "bf16_matmul_inputs_rest_fp32");
+    CheckGreedyTexts();
+  }
 }
 
 // Activations in int8 cost less than bf16 everywhere, also between products, would; but their error

@@ -41,14 +41,16 @@ std::vector<int32_t> RandomTokens(uint32_t seed, int count, int vocab_size) {
 }
 
 // The parameter is a model, and what its weights are computed with where that is not the default:
-// _int8 and _int4 quantise them, _bf16x2 names the mode.
+// _int8 and _int4 quantise them, a last part such as _bf16x2 names the mode.
 class ReproducibilityTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     absl::string_view model = GetParam();
+    for (const NumericsMode mode : kAllNumericsModes) {
+      if (absl::ConsumeSuffix(&model, absl::StrCat("_", NameOf(mode)))) numerics_ = mode;
+    }
     if (absl::ConsumeSuffix(&model, "_int8")) quantize_ = WeightQuantization::kInt8;
     if (absl::ConsumeSuffix(&model, "_int4")) quantize_ = WeightQuantization::kInt4;
-    if (absl::ConsumeSuffix(&model, "_bf16x2")) numerics_ = NumericsMode::kBf16x2;
     path_ = model == "smollm2" ? SmolLm2Path() : OwnGoldenPath(absl::StrCat("models/", model));
     if (model == "smollm2" && !std::filesystem::exists(path_)) {
       GTEST_SKIP() << "SmolLM2 is not at " << path_ << " (deploy/fetch_model.sh fetches it)";
@@ -265,6 +267,9 @@ TEST_P(ReproducibilityTest, WithOneThreadAsWithTwo) {
 
 TEST_P(ReproducibilityTest, WithEveryInstructionSetAsWithTheBest) {
   const auto want = Baseline();
+  EngineConfig config = Config();
+  // The default depends on the instruction set.
+  config.numerics = NumericsModeNamed(Load(config)->info().numerics_mode);
   for (const CpuIsa isa :
        {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
     if (!MachineRuns(isa)) {
@@ -272,7 +277,7 @@ TEST_P(ReproducibilityTest, WithEveryInstructionSetAsWithTheBest) {
       continue;
     }
     const IsaCap cap(NameOf(isa));
-    std::unique_ptr<Engine> engine = Load(Config());
+    std::unique_ptr<Engine> engine = Load(config);
     ASSERT_NE(engine, nullptr);
     EXPECT_NE(engine->info().backend.find(std::string(NameOf(isa)) + ","), std::string::npos)
         << engine->info().backend;
@@ -303,8 +308,10 @@ TEST_P(ReproducibilityTest, EveryKeyAndValueIsComputedOnce) {
 INSTANTIATE_TEST_SUITE_P(Models, ReproducibilityTest,
                          ::testing::Values("llama_mha", "llama_gqa_llama3", "smollm2",
                                            "mistral_window", "qwen2_mixed_window", "qwen3",
-                                           "smollm3", "smollm2_bf16x2", "qwen3_int8",
-                                           "mistral_window_int4", "llama_gqa_llama3_int4"),
+                                           "smollm3", "smollm2_bf16x2", "smollm2_a8g32",
+                                           "smollm2_bf16x32", "qwen3_int8", "qwen3_int8_bf16x32",
+                                           "mistral_window_int4", "mistral_window_int4_a8g32x32",
+                                           "llama_gqa_llama3_int4"),
                          [](const auto& test) { return test.param; });
 INSTANTIATE_TEST_SUITE_P(Models, PreemptionTest,
                          ::testing::Values("llama_mha", "llama_gqa_llama3", "smollm2",

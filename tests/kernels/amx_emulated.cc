@@ -3,6 +3,7 @@
 // clang-format off
 #include "tests/testing/amx_emulator.h"
 #include "kernels/cpu/attention_bf16x32_amx.h"
+#include "kernels/cpu/gemm_a8g32_amx.h"
 #include "kernels/cpu/gemm_bf16x32_amx.h"
 #include "tests/kernels/amx_emulated.h"
 // clang-format on

@@ -9,7 +9,8 @@
 
 namespace quire::isa_amx_emulated {
 
-extern const GemmKernels kBf16x32GemmKernels;
+extern const GemmKernelsByFormat kBf16x32GemmKernels;
+extern const GemmKernelsByFormat kQuantizedGemmKernels;
 extern const AttentionKernels kBf16x32AttentionKernels;
 
 // Whether this thread has tiles configured: no kernel may leave them so.

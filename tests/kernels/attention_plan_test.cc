@@ -124,15 +124,15 @@ TEST(AttentionPlan, OfNestedPrefixesTheOneThatSavesMostIsShared) {
 TEST(AttentionPlan, ManySequencesFillSeveralTiles) {
   // A tile has the rows of three tokens; the next one begins within a token.
   const std::vector<Sequence> four(4, {"ab", 300});
-  EXPECT_EQ(PlanOf(four, ConfigOf(7)), "0,1,2,3:0-1 3:0-1 | 0:1-2 1:1-2 2:1-2 3:1-2");
+  EXPECT_EQ(PlanOf(four, ConfigOf(10)), "0,1,2,3:0-1 3:0-1 | 0:1-2 1:1-2 2:1-2 3:1-2");
   // Rows of few tokens are joined by those of other kv heads.
   EXPECT_EQ(PlanOf({{"ab", 300}, {"ab", 300}}, ConfigOf(9, 3)),
             "0,1:0-1h0-3 | 0:1-2h0-3 1:1-2h0-3");
 }
 
 TEST(AttentionPlan, NothingIsSharedWhereOneTokenFillsMoreThanHalfATile) {
-  EXPECT_EQ(PlanOf({{"ab", 300}, {"ab", 300}}, ConfigOf(12)), "0,1:0-1 | 0:1-2 1:1-2");
-  EXPECT_EQ(PlanOf({{"ab", 300}, {"ab", 300}}, ConfigOf(13)), " | 0:0-2 1:0-2");
+  EXPECT_EQ(PlanOf({{"ab", 300}, {"ab", 300}}, ConfigOf(16)), "0,1:0-1 | 0:1-2 1:1-2");
+  EXPECT_EQ(PlanOf({{"ab", 300}, {"ab", 300}}, ConfigOf(17)), " | 0:0-2 1:0-2");
 }
 
 TEST(AttentionPlan, ChunksShareNothing) {

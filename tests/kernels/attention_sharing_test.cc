@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "tests/kernels/attention_problem.h"
-#include "tests/kernels/bf16_variants.h"
+#include "tests/kernels/kernel_variants.h"
 #include "tests/kernels/paged_attention_run.h"
 
 // Sequences whose block tables begin with the same blocks; attention_plan_test.cc says what is
@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-class SharedAttentionOn : public Bf16VariantTest {
+class SharedAttentionOn : public KernelVariantTest {
  protected:
   static Problem InMode(Model model, const std::vector<Sequence>& seqs) {
     model.mode = GetParam().mode;
@@ -107,7 +107,7 @@ TEST_P(SharedAttentionOn, BlocksOfOneSequenceReachNoOther) {
   }
 }
 
-QUIRE_FOR_EACH_BF16_VARIANT(SharedAttentionOn);
+QUIRE_FOR_EACH_VARIANT_OF(SharedAttentionOn, NumericsMode::kBf16x2, NumericsMode::kBf16x32);
 
 }  // namespace
 }  // namespace quire

@@ -12,13 +12,13 @@
 #include "kernels/cpu/reference/attention.h"
 #include "kernels/numerics_mode.h"
 #include "tests/kernels/attention_problem.h"
-#include "tests/kernels/bf16_variants.h"
+#include "tests/kernels/kernel_variants.h"
 #include "tests/kernels/paged_attention_run.h"
 
 namespace quire {
 namespace {
 
-class AttentionOn : public Bf16VariantTest {
+class AttentionOn : public KernelVariantTest {
  protected:
   Layout layout() const {
     Layout layout;
@@ -104,7 +104,7 @@ TEST_P(AttentionOn, ThreadsDoNotChangeBits) {
   }
 }
 
-QUIRE_FOR_EACH_BF16_VARIANT(AttentionOn);
+QUIRE_FOR_EACH_VARIANT_OF(AttentionOn, NumericsMode::kBf16x2, NumericsMode::kBf16x32);
 
 // Softmax attention as in a textbook, in double.
 std::vector<double> TextbookAttention(const reference::AttentionRow& row) {

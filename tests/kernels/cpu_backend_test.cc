@@ -103,17 +103,10 @@ TEST_P(CpuBackendTest, MixedBatchesEqualTheScalarForward) {
   CheckSchedule(schedule, /*all_parts=*/true);
 }
 
-// Dense weights, then quantised ones, which become bf16.
 TEST_P(CpuBackendTest, BlocksOf32EqualTheScalarForward) {
   const Schedule schedule = {{{0, 40}, {1, 33}}, {{2, 64}, {0, 1}, {1, 1}}, {{0, 37}, {2, 5}}};
   ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/true);
   spec.numerics = NumericsMode::kBf16x32;
-  CheckSchedule(schedule, spec);
-  spec.shape.hidden_size = 96;
-  spec.shape.num_heads = 4;
-  spec.shape.head_dim = 40;  // 160 columns of `out`
-  spec.shape.intermediate_size = 160;
-  spec.types = {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0};
   CheckSchedule(schedule, spec);
 }
 
@@ -247,7 +240,7 @@ TEST_P(CpuBackendTest, TapsAreGatheredInOrder) {
                        whole.logits.subspan(3 * vocab_size)));
 }
 
-// Files mix types, also within q, k and v; whatever is not quantised is computed as in bf16x2.
+// Files mix types, also within q, k and v.
 TEST_P(CpuBackendTest, QuantisedWeightsEqualTheScalarForward) {
   ScalarDecoder::Spec spec = OddSpec(/*all_parts=*/true);
   spec.shape.hidden_size = 96;
@@ -255,11 +248,13 @@ TEST_P(CpuBackendTest, QuantisedWeightsEqualTheScalarForward) {
   spec.shape.num_kv_heads = 2;
   spec.shape.head_dim = 40;  // 160 columns of `out`
   spec.shape.intermediate_size = 160;
-  spec.numerics = NumericsMode::kA8g32;
-  for (const std::vector<DType>& types :
-       {std::vector{DType::kQ4_0}, {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0}}) {
-    spec.types = types;
-    CheckSchedule({{{0, 70}, {1, 3}}, {{0, 1}, {1, 1}, {2, 40}}}, spec);
+  for (const NumericsMode mode : kAllNumericsModes) {
+    spec.numerics = mode;
+    for (const std::vector<DType>& types :
+         {std::vector{DType::kQ4_0}, {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0}}) {
+      spec.types = types;
+      CheckSchedule({{{0, 70}, {1, 3}}, {{0, 1}, {1, 1}, {2, 40}}}, spec);
+    }
   }
 }
 

@@ -15,7 +15,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/weight_packing.h"
 #include "tests/kernels/amx_emulated.h"
-#include "tests/kernels/bf16_variants.h"
+#include "tests/kernels/kernel_variants.h"
 
 namespace quire {
 namespace {
@@ -105,12 +105,13 @@ struct Shape {
   int k;
 };
 
-const GemmKernels& KernelsOf(const Bf16Variant& variant) {
-  return variant.emulated ? isa_amx_emulated::kBf16x32GemmKernels
-                          : GemmKernelsFor(variant.isa, variant.mode, PackedFormat::kBf16);
+const GemmKernels& KernelsOf(const KernelVariant& variant) {
+  constexpr PackedFormat kFormat = PackedFormat::kBf16;
+  return variant.emulated ? isa_amx_emulated::kBf16x32GemmKernels.of[static_cast<int>(kFormat)]
+                          : GemmKernelsFor(variant.isa, variant.mode, kFormat);
 }
 
-class GemmOn : public Bf16VariantTest {
+class GemmOn : public KernelVariantTest {
  protected:
   const GemmKernels& kernels() const { return KernelsOf(GetParam()); }
   void CheckShape(int m, Shape shape, Values values) const;
@@ -228,7 +229,7 @@ TEST_P(GemmOn, ChunksAndThreadsDoNotChangeBits) {
     ThreadPool pool(num_threads);
     std::vector<float> out(whole.size());
     args.out = out.data();
-    const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, num_threads);
+    const GemmChunks chunks = ChunkGemm(m, NumPanels(n), 1, k, 192, num_threads);
     EXPECT_GT(chunks.num_chunks, 1);
     pool.Run(chunks.num_chunks, [&](int chunk, int) {
       const auto rows = chunks.RowsOf(chunk);
@@ -264,7 +265,7 @@ TEST_P(GemmOn, ARangeWritesItsOwnElementsOnly) {
   }
 }
 
-QUIRE_FOR_EACH_BF16_VARIANT(GemmOn);
+QUIRE_FOR_EACH_VARIANT_OF(GemmOn, NumericsMode::kBf16x2, NumericsMode::kBf16x32);
 
 TEST(Panels, RowsReadBackAsPacked) {
   for (auto [n, k] : {Shape{70, 33}, Shape{32, 64}, Shape{1, 1}}) {
@@ -283,7 +284,7 @@ TEST(GemmChunks, CoverEveryElementOnce) {
     for (int units : {1, 2, 3, 18, 127}) {
       for (int panels_per_unit : {1, 2}) {
         for (int threads : {1, 2, 64}) {
-          const GemmChunks chunks = ChunkGemm(rows, units, panels_per_unit, 576, threads);
+          const GemmChunks chunks = ChunkGemm(rows, units, panels_per_unit, 576, 192, threads);
           std::vector<int> hits(static_cast<size_t>(rows) * units);
           for (int chunk = 0; chunk < chunks.num_chunks; ++chunk) {
             const auto r = chunks.RowsOf(chunk);

@@ -15,7 +15,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "tests/kernels/amx_emulated.h"
 #include "tests/kernels/attention_problem.h"
-#include "tests/kernels/bf16_variants.h"
+#include "tests/kernels/kernel_variants.h"
 
 // What PagedAttention makes of a problem of attention_problem.h.
 
@@ -25,7 +25,7 @@ inline constexpr uint16_t kBf16Nan = 0x7fc0;
 
 // How the KV of a problem lies in memory, and how the step is cut.
 struct Layout {
-  Bf16Variant variant = {};
+  KernelVariant variant = {};
   int block_size = 16;
   int num_threads = 1;
   bool shuffled = true;
@@ -136,7 +136,7 @@ class PagedMemory {
   std::vector<int32_t> tables_;  // [num_seqs, max_blocks]
 };
 
-inline const AttentionKernels& KernelsOf(const Bf16Variant& variant) {
+inline const AttentionKernels& KernelsOf(const KernelVariant& variant) {
   return variant.emulated ? isa_amx_emulated::kBf16x32AttentionKernels
                           : AttentionKernelsFor(variant.isa, variant.mode);
 }

@@ -16,7 +16,9 @@
 #include "kernels/cpu/reference/math.h"
 #include "kernels/cpu/reference/unpack.h"
 #include "kernels/cpu/thread_pool.h"
+#include "tests/kernels/amx_emulated.h"
 #include "tests/kernels/bits.h"
+#include "tests/kernels/kernel_variants.h"
 #include "tests/kernels/quantized_weight.h"
 
 namespace quire {
@@ -64,12 +66,21 @@ struct Operand {
   QuantizedRows rows;
 };
 
-class QuantizedGemmTest : public IsaTest {
+const CpuOps& OpsOf(const KernelVariant& variant) {
+  return CpuOpsFor(variant.emulated ? CpuIsa::kReference : variant.isa);
+}
+
+const GemmKernels& KernelsOf(const KernelVariant& variant, PackedFormat format) {
+  return variant.emulated ? isa_amx_emulated::kQuantizedGemmKernels.of[static_cast<int>(format)]
+                          : GemmKernelsFor(variant.isa, variant.mode, format);
+}
+
+class QuantizedGemmTest : public KernelVariantTest {
  protected:
-  const CpuOps& ops() const { return CpuOpsFor(GetParam()); }
+  const CpuOps& ops() const { return OpsOf(GetParam()); }
 };
 
-QUIRE_FOR_EACH_ISA(QuantizedGemmTest);
+QUIRE_FOR_EACH_VARIANT_OF(QuantizedGemmTest, NumericsMode::kA8g32);
 
 TEST_P(QuantizedGemmTest, ActivationsEqualTheDefinition) {
   for (const Rows kind : {Rows::kUsual, Rows::kLargest, Rows::kOdd}) {
@@ -107,14 +118,14 @@ TEST_P(QuantizedGemmTest, ActivationsAreWithinHalfAStep) {
 }
 
 // All three kernels on a weight [n, k] of `dtype` and m rows.
-void CheckShape(CpuIsa isa, DType dtype, int m, int n, int k, Rows kind) {
+void CheckShape(const KernelVariant& variant, DType dtype, int m, int n, int k, Rows kind) {
   SCOPED_TRACE(testing::Message() << InfoOf(dtype).name << " m " << m << " n " << n << " k " << k);
   const uint32_t seed = 1009 * m + 31 * n + k;
   const auto x = RandomRows(m, k, kind, seed);
-  const Operand operand(CpuOpsFor(isa), x, m, k);
+  const Operand operand(OpsOf(variant), x, m, k);
   const QuantizedWeight w(dtype, n, k, seed + 1), up(dtype, n, k, seed + 2);
   QuantizedPanels panels({&w}), gate_up({&w, &up});
-  const GemmKernels& kernels = GemmKernelsFor(isa, NumericsMode::kA8g32, PackedFormatOf(dtype));
+  const GemmKernels& kernels = KernelsOf(variant, PackedFormatOf(dtype));
   std::vector<float> bias(n), up_bias(n), before(static_cast<size_t>(m) * n);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -167,23 +178,26 @@ void CheckShape(CpuIsa isa, DType dtype, int m, int n, int k, Rows kind) {
 }
 
 TEST_P(QuantizedGemmTest, EveryFormatEqualsTheDefinition) {
-  for (const DType dtype : kQuantizedTypes) CheckShape(GetParam(), dtype, 5, 71, 512, Rows::kUsual);
+  for (const DType dtype : kQuantizedTypes) {
+    for (const int m : {5, 21}) CheckShape(GetParam(), dtype, m, 71, 512, Rows::kUsual);
+  }
 }
 
 TEST_P(QuantizedGemmTest, EveryNumberOfRowsEqualsTheDefinition) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K}) {
-    for (const int m : {1, 2, 3, 4, 6, 7, 8, 9, 13, 16, 17}) {
+    for (const int m : {1, 2, 3, 4, 6, 7, 8, 9, 13, 16, 17, 24, 25, 31, 32, 33}) {
       CheckShape(GetParam(), dtype, m, 33, 256, Rows::kUsual);
     }
   }
 }
 
-// A piece is 8 groups: depths around it, and columns around vectors and panels.
+// A piece is 8 groups, of tiles 24: depths around them, and columns around vectors and panels.
 TEST_P(QuantizedGemmTest, TailsEqualTheDefinition) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ8_0}) {
     for (const int k : {32, 64, 224, 256, 288, 544}) {
       CheckShape(GetParam(), dtype, 3, 40, k, Rows::kUsual);
     }
+    for (const int k : {736, 768, 800}) CheckShape(GetParam(), dtype, 27, 40, k, Rows::kUsual);
     for (const int n : {1, 15, 16, 17, 31, 32, 64, 65}) {
       CheckShape(GetParam(), dtype, 2, n, 96, Rows::kUsual);
     }
@@ -191,12 +205,15 @@ TEST_P(QuantizedGemmTest, TailsEqualTheDefinition) {
 }
 
 TEST_P(QuantizedGemmTest, TheLargestSumsDoNotOverflow) {
-  for (const DType dtype : kQuantizedTypes)
-    CheckShape(GetParam(), dtype, 4, 32, 512, Rows::kLargest);
+  for (const DType dtype : kQuantizedTypes) {
+    for (const int m : {4, 20}) CheckShape(GetParam(), dtype, m, 32, 512, Rows::kLargest);
+  }
 }
 
 TEST_P(QuantizedGemmTest, OddActivationsEqualTheDefinition) {
-  for (const DType dtype : kQuantizedTypes) CheckShape(GetParam(), dtype, 5, 34, 768, Rows::kOdd);
+  for (const DType dtype : kQuantizedTypes) {
+    for (const int m : {5, 28}) CheckShape(GetParam(), dtype, m, 34, 1024, Rows::kOdd);
+  }
 }
 
 TEST_P(QuantizedGemmTest, RowsBeyondOneBlockEqualTheDefinition) {
@@ -217,7 +234,7 @@ TEST_P(QuantizedGemmTest, ARangeWritesItsOwnElementsOnly) {
   args.n = n;
   args.ldo = n;
   args.out = out.data();
-  GemmKernelsFor(GetParam(), NumericsMode::kA8g32, PackedFormat::kU4).store(args, 2, 5, 1, 2);
+  KernelsOf(GetParam(), PackedFormat::kU4).store(args, 2, 5, 1, 2);
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
       const bool inside = i >= 2 && i < 5 && j >= 32 && j < 64;

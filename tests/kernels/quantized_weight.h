@@ -27,7 +27,7 @@ class QuantizedWeight {
     for (uint8_t& byte : bytes_) byte = static_cast<uint8_t>(random());
     for (int64_t i = 0; i < num_blocks; ++i) {
       uint8_t* const block = &bytes_[i * info.block_bytes];
-      const int first = dtype == DType::kQ6_K ? 208 : 0;
+      const int first = ScalePlace(dtype);
       const bool two = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 || dtype == DType::kQ4_K ||
                        dtype == DType::kQ5_K;
       for (int half = 0; half < (two ? 2 : 1); ++half) {
@@ -45,9 +45,18 @@ class QuantizedWeight {
     return bytes_.data() + row * (static_cast<int64_t>(bytes_.size()) / view.rows);
   }
 
+  // Of the first block of a row, as the bits of an fp16.
+  void SetScale(int64_t row, uint16_t bits) {
+    const int64_t row_bytes = static_cast<int64_t>(bytes_.size()) / view.rows;
+    std::memcpy(&bytes_[row * row_bytes + ScalePlace(view.dtype)], &bits, sizeof(bits));
+  }
+
   WeightView view;
 
  private:
+  // Where in a block its first fp16 lies.
+  static int ScalePlace(DType dtype) { return dtype == DType::kQ6_K ? 208 : 0; }
+
   std::vector<uint8_t> bytes_;
 };
 

@@ -108,7 +108,7 @@ ScalarDecoder::Matrix ScalarDecoder::RandomMatrix(DType type, int rows, int cols
 std::vector<float> ScalarDecoder::Multiply(const std::vector<float>& x, const Matrix& matrix,
                                            const float* bias) const {
   const int cols = matrix.cols;
-  const bool quantized = spec_.numerics == NumericsMode::kA8g32 && matrix.type != DType::kF32;
+  const bool quantized = TakesInt8(spec_.numerics) && matrix.type != DType::kF32;
   std::vector<uint16_t> rounded;
   for (const float value : x) rounded.push_back(RneBf16(value));
   std::vector<float> out;
@@ -204,8 +204,8 @@ std::vector<float> ScalarDecoder::Logits(absl::Span<const int32_t> tokens) const
   for (int32_t token : tokens) {
     for (int i = 0; i < s.hidden_size; ++i) {
       const int64_t at = int64_t{token} * s.hidden_size + i;
-      const bool quantized = spec_.numerics == NumericsMode::kA8g32;
-      const bool rounded = !quantized || embedding_.type == DType::kF32;
+      const bool rounded =
+          spec_.numerics == NumericsMode::kBf16x2 || embedding_.type == DType::kF32;
       residual.push_back(rounded ? FromBf16(embedding_.bf16[at]) : embedding_.wide[at]);
     }
   }

@@ -36,10 +36,12 @@ struct Vec16Probe {
   int num_int_binary;
 
   void (*exp)(const float* a, float* out);
+  void (*exp_of_negative)(const float* a, float* out);
   void (*log)(const float* a, float* out);
   void (*silu)(const float* a, float* out);
   // The first n elements.
   void (*store_bf16)(const float* a, int n, uint16_t* out);
+  void (*bf16_bits)(const float* a, int32_t* out);
   void (*load_bf16)(const uint16_t* a, int n, float* out);
   void (*load_f16)(const uint16_t* a, float* out);
   void (*copy_floats)(const float* a, int n, float* out);

@@ -130,12 +130,14 @@ const Vec16Probe kVec16Probe = {
     .int_binary = kIntBinary,
     .num_int_binary = sizeof(kIntBinary) / sizeof(kIntBinary[0]),
     .exp = [](const float* a, float* out) { Store(out, Exp16(Load(a))); },
+    .exp_of_negative = [](const float* a, float* out) { Store(out, ExpOfNegative16(Load(a))); },
     .log = [](const float* a, float* out) { Store(out, Log16(Load(a))); },
     .silu = [](const float* a, float* out) { Store(out, Silu16(Load(a))); },
     .store_bf16 =
         [](const float* a, int n, uint16_t* out) {
           n == 16 ? StoreBf16(out, Load(a)) : StoreBf16N(out, Load(a), n);
         },
+    .bf16_bits = [](const float* a, int32_t* out) { StoreInt(out, Bf16Bits(Load(a))); },
     .load_bf16 = [](const uint16_t* a, int n,
                     float* out) { Store(out, n == 16 ? LoadBf16(a) : LoadBf16N(a, n)); },
     .load_f16 = [](const uint16_t* a, float* out) { Store(out, LoadF16(a)); },

@@ -129,10 +129,13 @@ TEST_P(Vec16Test, RoundingToBf16IsTheOneOfTheScalarDefinition) {
   for (uint32_t upper = 0; upper < 0x10000; upper += 2) {
     float a[16];
     uint16_t actual[16];
+    int32_t bits[16];
     for (int i = 0; i < 16; ++i) a[i] = FloatFromBits(((upper + i / 8) << 16) | kLower[i % 8]);
     probe().store_bf16(a, 16, actual);
+    probe().bf16_bits(a, bits);
     for (int i = 0; i < 16; ++i) {
       ASSERT_EQ(actual[i], RneBf16(a[i])) << std::hex << BitsOfFloat(a[i]);
+      ASSERT_EQ(bits[i], actual[i]);
     }
   }
 }
@@ -193,6 +196,11 @@ TEST_P(Vec16Test, ExpLogAndSiluEqualTheirScalarDefinitions) {
     check(probe().exp, reference::Exp, a);
     check(probe().silu, reference::Silu, a);
   });
+  // Whatever is not positive, and NaNs.
+  WalkFloats(0x80000000u, 0xffffffffu, kStride,
+             [&](const float* a) { check(probe().exp_of_negative, reference::Exp, a); });
+  WalkFloats(0x7f800001u, 0x7fffffffu, kStride,
+             [&](const float* a) { check(probe().exp_of_negative, reference::Exp, a); });
   WalkFloats(0x00800000u, 0x7f800000u, kStride,
              [&](const float* a) { check(probe().log, reference::Log, a); });
 }

@@ -2,7 +2,8 @@
 #define QUIRE_TESTS_TESTING_AMX_EMULATOR_H_
 
 // The functions of kernels/cpu/amx_tiles.h in plain C++, for sources that include this before any
-// kernel. What the processor answers with a fault ends the process, with a message.
+// kernel. What the processor answers with a fault ends the process, with a message. Not inlined:
+// kernels use them at many places.
 
 #include <cmath>
 #include <cstdint>
@@ -27,7 +28,7 @@ class AmxEmulator {
 
   bool configured() const { return configured_; }
 
-  void Configure(const TileConfig& config) {
+  __attribute__((noinline)) void Configure(const TileConfig& config) {
     Require(config.palette == 1, "palette 1 is configured");
     Require(config.start_row == 0, "rows start at 0");
     for (uint8_t byte : config.reserved) Require(byte == 0, "reserved bytes are zero");
@@ -42,19 +43,19 @@ class AmxEmulator {
   }
   void Release() { configured_ = false; }
 
-  void Zero(int tile) {
+  __attribute__((noinline)) void Zero(int tile) {
     RequireTile(tile);
     std::memset(tiles_[tile], 0, sizeof(tiles_[tile]));
   }
   // Zeroes what lies past the tile's columns and rows, as the processor does.
-  void Load(int tile, const void* from, int64_t stride) {
+  __attribute__((noinline)) void Load(int tile, const void* from, int64_t stride) {
     Zero(tile);
     for (int row = 0; row < config_.rows[tile]; ++row) {
       std::memcpy(tiles_[tile][row], static_cast<const char*>(from) + row * stride,
                   config_.row_bytes[tile]);
     }
   }
-  void Store(int tile, void* to, int64_t stride) {
+  __attribute__((noinline)) void Store(int tile, void* to, int64_t stride) {
     RequireTile(tile);
     for (int row = 0; row < config_.rows[tile]; ++row) {
       std::memcpy(static_cast<char*>(to) + row * stride, tiles_[tile][row],
@@ -63,15 +64,8 @@ class AmxEmulator {
   }
 
   // TDPBF16PS: it flushes denormals whatever the thread's MXCSR says.
-  void Multiply(int c, int a, int b) {
-    for (int tile : {c, a, b}) {
-      RequireTile(tile);
-      Require(config_.row_bytes[tile] % 4 == 0, "columns are of 4 bytes");
-    }
-    Require(c != a && c != b && a != b, "three tiles are multiplied");
-    Require(config_.rows[c] == config_.rows[a], "c and a have the same rows");
-    Require(config_.row_bytes[c] == config_.row_bytes[b], "c and b have the same columns");
-    Require(config_.row_bytes[a] / 4 == config_.rows[b], "b has a row for each pair of a");
+  __attribute__((noinline)) void Multiply(int c, int a, int b) {
+    RequireProduct(c, a, b);
     const ScopedFlushDenormals flush;
     for (int row = 0; row < config_.rows[c]; ++row) {
       for (int column = 0; column < config_.row_bytes[c] / 4; ++column) {
@@ -90,6 +84,22 @@ class AmxEmulator {
     }
   }
 
+  // TDPBSSD.
+  __attribute__((noinline)) void MultiplyBytes(int c, int a, int b) {
+    RequireProduct(c, a, b);
+    for (int row = 0; row < config_.rows[c]; ++row) {
+      for (int column = 0; column < config_.row_bytes[c] / 4; ++column) {
+        uint32_t sum = Word(c, row, column);
+        for (int i = 0; i < config_.row_bytes[a]; ++i) {
+          const auto x = static_cast<int8_t>(tiles_[a][row][i]);
+          const auto y = static_cast<int8_t>(tiles_[b][i / 4][4 * column + i % 4]);
+          sum += static_cast<uint32_t>(x * y);
+        }
+        std::memcpy(&tiles_[c][row][4 * column], &sum, sizeof(sum));
+      }
+    }
+  }
+
  private:
   static constexpr int kTiles = 8;
 
@@ -102,6 +112,16 @@ class AmxEmulator {
     Require(configured_, "tiles are configured, and not released");
     Require(tile >= 0 && tile < kTiles && config_.rows[tile] > 0,
             "a tile that is used has a shape");
+  }
+  void RequireProduct(int c, int a, int b) const {
+    for (int tile : {c, a, b}) {
+      RequireTile(tile);
+      Require(config_.row_bytes[tile] % 4 == 0, "columns are of 4 bytes");
+    }
+    Require(c != a && c != b && a != b, "three tiles are multiplied");
+    Require(config_.rows[c] == config_.rows[a], "c and a have the same rows");
+    Require(config_.row_bytes[c] == config_.row_bytes[b], "c and b have the same columns");
+    Require(config_.row_bytes[a] / 4 == config_.rows[b], "b has a row for each pair or quad of a");
   }
   uint32_t Word(int tile, int row, int column) const {
     uint32_t word;
@@ -131,6 +151,10 @@ void StoreTile(void* to, int64_t stride) {
 template <int kC, int kA, int kB>
 void MultiplyTiles() {
   AmxEmulator::OfThread().Multiply(kC, kA, kB);
+}
+template <int kC, int kA, int kB>
+void MultiplyByteTiles() {
+  AmxEmulator::OfThread().MultiplyBytes(kC, kA, kB);
 }
 
 }  // namespace QUIRE_ISA

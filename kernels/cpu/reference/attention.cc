@@ -23,7 +23,7 @@ struct Partial {
 
 float Score(const AttentionRow& row, int token) {
   const uint16_t* const k = row.k + token * row.token_stride;
-  if (row.mode == NumericsMode::kBf16x32) {
+  if (GoesByBlocks(row.mode)) {
     return DotBf16x32(row.q, 1, k, 1, row.head_dim) * row.scale;
   }
   float dot = DotBf16x2(row.q, 1, k, 1, row.head_dim);
@@ -80,7 +80,7 @@ void AttendSplit(const AttentionRow& row, int split_start, int first, int last, 
   partial->m = m;
   partial->l = sum.Total();
   for (int dim = 0; dim < row.head_dim; ++dim) {
-    const auto weigh = row.mode == NumericsMode::kBf16x32 ? WeighByBlocks : WeighByPairs;
+    const auto weigh = GoesByBlocks(row.mode) ? WeighByBlocks : WeighByPairs;
     const float o = weigh(probs, row.v + dim, row.token_stride, split_start, first, last);
     partial->o[dim] = o + 0.0f;
   }

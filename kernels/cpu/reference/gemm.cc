@@ -40,8 +40,8 @@ float DotBf16x32(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t
 
 float DotBf16(NumericsMode mode, const uint16_t* a, int64_t a_stride, const uint16_t* b,
               int64_t b_stride, int k) {
-  return mode == NumericsMode::kBf16x32 ? DotBf16x32(a, a_stride, b, b_stride, k)
-                                        : DotBf16x2(a, a_stride, b, b_stride, k);
+  return GoesByBlocks(mode) ? DotBf16x32(a, a_stride, b, b_stride, k)
+                            : DotBf16x2(a, a_stride, b, b_stride, k);
 }
 
 namespace {

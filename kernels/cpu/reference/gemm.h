@@ -22,7 +22,7 @@ float DotBf16x2(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t 
 // (even + odd). The last block is completed by zero products.
 float DotBf16x32(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int k);
 
-// The product of bf16 operands in `mode`: that of bf16x32 there, else that of bf16x2.
+// The product of bf16 operands in `mode`: that of bf16x32 or that of bf16x2.
 float DotBf16(NumericsMode mode, const uint16_t* a, int64_t a_stride, const uint16_t* b,
               int64_t b_stride, int k);
 

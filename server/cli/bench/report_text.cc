@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -15,9 +17,8 @@ std::string Row(const char* name, const Distribution& ms) {
 }  // namespace
 
 double PeakOperations(const RunInfo& run) {
-  if (run.target.numerics == "a8g32") return run.machine.int8_operations_per_s;
-  if (run.target.numerics == "bf16x2") return run.machine.bf16_operations_per_s;
-  return 0;
+  const std::optional<NumericsMode> mode = NumericsModeNamed(run.target.numerics);
+  return mode.has_value() ? run.machine.operations_per_s[static_cast<size_t>(*mode)] : 0;
 }
 
 std::string NameOf(const PointResult& point) {

@@ -174,7 +174,10 @@ class Engine(BenchTest):
         self.assertEqual(point["target"], "grpc")
         self.assertGreater(point["read_bytes_per_s"], 1e8)
         least_ms = 1e3 * point["weight_bytes"] / point["read_bytes_per_s"]
-        self.assertAlmostEqual(point["decode_roofline"], least_ms / point["tpot_ms"]["p50"])
+        tpot_ms = point["tpot_ms"]["p50"]
+        # On busy cores a client may see all tokens of a model this small at once.
+        expected = None if tpot_ms == 0 else least_ms / tpot_ms
+        self.assertAlmostEqual(point["decode_roofline"], expected)
 
     def test_calibration_sets_products_beside_what_the_instructions_allow(self):
         with open(os.path.join(cli.TINY, "config.json"), encoding="utf-8") as file:

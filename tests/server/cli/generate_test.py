@@ -289,9 +289,10 @@ class Serve(unittest.TestCase):
             self.assertEqual(server.stop(), cli.OK)
 
     def test_the_summary_says_what_is_served(self):
-        with cli.Serving(cli.TINY, "--threads", "1", "--max-num-seqs", "3") as server:
+        with cli.Serving(cli.TINY, "--threads", "1", "--max-num-seqs", "3", "--numerics",
+                         "bf16x32") as server:
             self.assertEqual(server.summary["level"], "info")
-            for part in ("serving llama_mha", "LlamaForCausalLM", "BF16 weights", "bf16x2",
+            for part in ("serving llama_mha", "LlamaForCausalLM", "BF16 weights", "bf16x32",
                          "1 thread", "KV cache ", " blocks of 32 tokens", "max sequences 3",
                          "max length 512", server.address):
                 self.assertIn(part, server.summary["message"])

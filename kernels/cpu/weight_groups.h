@@ -1,13 +1,13 @@
-#ifndef QUIRE_KERNELS_CPU_GEMM_A8G32_UNPACK_H_
-#define QUIRE_KERNELS_CPU_GEMM_A8G32_UNPACK_H_
+#ifndef QUIRE_KERNELS_CPU_WEIGHT_GROUPS_H_
+#define QUIRE_KERNELS_CPU_WEIGHT_GROUPS_H_
 
 // Groups of quantised weights in one form for all formats: bytes by quads, scales and mins in fp32.
 // Products read only this form, so a format is one specialisation of what stands here.
 
 #include <stdint.h>
 
-#include "kernels/cpu/gemm_a8g32_dot.h"
 #include "kernels/cpu/packed_format.h"
+#include "kernels/cpu/unrolled.h"
 #include "kernels/cpu/vec16.h"
 
 namespace quire {
@@ -45,9 +45,7 @@ QUIRE_INLINE I32x16 UpperBits(const uint8_t* upper) {
 template <int kBits, int kQuad>
 QUIRE_INLINE I32x16 UnpackQuads(const uint8_t* group) {
   if constexpr (kBits == 8) {
-    const I32x16 bytes = LoadQuads(group + kQuad * kQuadBytes);
-    // From u to u - 128.
-    return kSigned<kBits> ? bytes ^ BroadcastInt(static_cast<int32_t>(0x80808080u)) : bytes;
+    return LoadQuads(group + kQuad * kQuadBytes);
   } else {
     const I32x16 both = LoadQuads(group + kQuad / 2 * kQuadBytes);
     const I32x16 low = ShiftRight<kQuad % 2 * 4>(both) & BroadcastInt(0x0f0f0f0f);
@@ -140,4 +138,4 @@ QUIRE_INLINE void UnpackScales(const uint8_t* scales, SpanScales<kFormat>* out) 
 }  // namespace QUIRE_ISA
 }  // namespace quire
 
-#endif  // QUIRE_KERNELS_CPU_GEMM_A8G32_UNPACK_H_
+#endif  // QUIRE_KERNELS_CPU_WEIGHT_GROUPS_H_

@@ -1,6 +1,7 @@
-#ifndef QUIRE_TESTS_KERNELS_BF16_VARIANTS_H_
-#define QUIRE_TESTS_KERNELS_BF16_VARIANTS_H_
+#ifndef QUIRE_TESTS_KERNELS_KERNEL_VARIANTS_H_
+#define QUIRE_TESTS_KERNELS_KERNEL_VARIANTS_H_
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -12,29 +13,30 @@
 
 namespace quire {
 
-// One set of kernels for bf16 operands.
-struct Bf16Variant {
+// One set of kernels for products or attention.
+struct KernelVariant {
   NumericsMode mode = NumericsMode::kBf16x2;
   CpuIsa isa = CpuIsa::kReference;
   bool emulated = false;  // AMX, by amx_emulated.h
 };
 
-inline std::vector<Bf16Variant> AllBf16Variants() {
-  std::vector<Bf16Variant> variants;
-  for (const NumericsMode mode : {NumericsMode::kBf16x2, NumericsMode::kBf16x32}) {
+// Of each mode, on each instruction set; and on emulated AMX, where it has kernels for the mode.
+inline std::vector<KernelVariant> VariantsOf(std::initializer_list<NumericsMode> modes) {
+  std::vector<KernelVariant> variants;
+  for (const NumericsMode mode : modes) {
     for (const CpuIsa isa : kAllCpuIsas) variants.push_back({mode, isa});
+    if (mode != NumericsMode::kBf16x2) variants.push_back({mode, CpuIsa::kAmx, /*emulated=*/true});
   }
-  variants.push_back({NumericsMode::kBf16x32, CpuIsa::kAmx, /*emulated=*/true});
   return variants;
 }
 
-inline std::string NameOf(const Bf16Variant& variant) {
+inline std::string NameOf(const KernelVariant& variant) {
   return std::string(NameOf(variant.mode)) + "_" + (variant.emulated ? "emulated_" : "") +
          NameOf(variant.isa);
 }
 
 // Tests of this kind run once for each variant. No kernel may leave tiles configured.
-class Bf16VariantTest : public testing::TestWithParam<Bf16Variant> {
+class KernelVariantTest : public testing::TestWithParam<KernelVariant> {
  protected:
   void SetUp() override {
     if (GetParam().emulated) return;
@@ -43,10 +45,10 @@ class Bf16VariantTest : public testing::TestWithParam<Bf16Variant> {
   void TearDown() override { EXPECT_FALSE(isa_amx_emulated::HasTiles()); }
 };
 
-#define QUIRE_FOR_EACH_BF16_VARIANT(Suite)                                        \
-  INSTANTIATE_TEST_SUITE_P(Variants, Suite, testing::ValuesIn(AllBf16Variants()), \
+#define QUIRE_FOR_EACH_VARIANT_OF(Suite, ...)                                             \
+  INSTANTIATE_TEST_SUITE_P(Variants, Suite, testing::ValuesIn(VariantsOf({__VA_ARGS__})), \
                            [](const auto& variant) { return NameOf(variant.param); })
 
 }  // namespace quire
 
-#endif  // QUIRE_TESTS_KERNELS_BF16_VARIANTS_H_
+#endif  // QUIRE_TESTS_KERNELS_KERNEL_VARIANTS_H_

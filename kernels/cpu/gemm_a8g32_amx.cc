@@ -1,0 +1,1 @@
+#include "kernels/cpu/gemm_a8g32_amx.h"

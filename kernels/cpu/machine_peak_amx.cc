@@ -1,0 +1,1 @@
+#include "kernels/cpu/machine_peak_kernels.h"
