@@ -53,7 +53,7 @@ struct UnpackedGroups {
       if (g == 0) {
         UnpackScales<kFormat>(span + kQuant.groups_per_span * kQuant.GroupBytes(), &span_scales);
       }
-      FetchAhead<1>(span + g * kStride, kStride);
+      FetchAhead<1, kIntoL2>(span + g * kStride, kStride);
       for (int column = 0; column < kPanelCols; column += 16) {
         const GroupColumns<kFormat> columns = {.group = span + g * kQuant.GroupBytes(),
                                                .scales = span_scales,

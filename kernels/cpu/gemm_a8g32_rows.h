@@ -112,7 +112,8 @@ QUIRE_INLINE void MultiplyRows(const PieceArgs<kFormat>& args, int row) {
 #pragma GCC unroll 1
     for (int g = 0; g < args.num_groups; ++g) {
       // The first tile brings the weights, each pass its share of the lines.
-      if (row == 0) FetchAhead<kPasses>(args.groups + g * kGroupStride + pass * 64, kGroupStride);
+      if (row == 0)
+        FetchAhead<kPasses, kIntoL2>(args.groups + g * kGroupStride + pass * 64, kGroupStride);
       MultiplyGroup<kFormat>({.group = args.groups + g * kQuant.GroupBytes() +
                                        (kQuant.groups_per_span == 1 ? g * kQuant.ScaleBytes() : 0),
                               .scales = args.scales,

@@ -128,6 +128,8 @@ static void ReadMemory(const void* data, int64_t bytes, float* sink) {
   *sink = SumLanes((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
+// One definition for each instruction set: one source of each includes this file.
+// NOLINTNEXTLINE(misc-definitions-in-headers)
 extern const MachinePeak kMachinePeak = {MultiplyInRegisters, MultiplyBytesInRegisters, ReadMemory};
 
 }  // namespace QUIRE_ISA

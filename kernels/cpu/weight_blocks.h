@@ -174,9 +174,9 @@ class WeightBlocks {
     const int g = dot % kQuant.groups_per_span;
     const uint8_t* const span =
         panels_ + panel * panel_bytes_ + dot / kQuant.groups_per_span * kQuant.SpanBytes();
-    FetchAhead<1>(span + g * kStride, kStride);
-    if (g == 0)
-      UnpackScales<kFormat>(span + kQuant.groups_per_span * kQuant.GroupBytes(), &scales_);
+    FetchAhead<1, kIntoL1>(span + g * kStride, kStride);
+    const uint8_t* const scales = span + kQuant.groups_per_span * kQuant.GroupBytes();
+    if (g == 0) UnpackScales<kFormat>(scales, &scales_);
     UnpackBlock<kFormat>(span + g * kQuant.GroupBytes(), scales_, g,
                          blocks_ + panel * kPanelElems + dot * kBlockElems);
   }

@@ -22,12 +22,14 @@ QUIRE_INLINE F32x16 LoadHalf16(const uint8_t* p) {
   return LoadF16(halves);
 }
 
-// Brings memory that is needed soon into the L2 cache; streams of whole panels outrun what the
-// processor fetches by itself, which stops at the ends of pages. One line of kEvery.
+// Brings memory that is needed soon into a cache; streams of whole panels outrun what the processor
+// fetches by itself, which stops at the ends of pages. One line of kEvery.
 inline constexpr int kUnpackAhead = 4096;
-template <int kEvery>
+inline constexpr int kIntoL1 = 3;
+inline constexpr int kIntoL2 = 2;
+template <int kEvery, int kInto>
 QUIRE_INLINE void FetchAhead(const uint8_t* p, int bytes) {
-  for (int i = 0; i < bytes; i += 64 * kEvery) __builtin_prefetch(p + kUnpackAhead + i, 0, 2);
+  for (int i = 0; i < bytes; i += 64 * kEvery) __builtin_prefetch(p + kUnpackAhead + i, 0, kInto);
 }
 
 // The bits above the fourth of quad kQuad, in place. upper: at the first of 16 columns.
