@@ -269,13 +269,14 @@ TEST_P(CpuBackendTest, QuantisedWeightsEqualTheScalarForward) {
   spec.shape.num_kv_heads = 2;
   spec.shape.head_dim = 40;  // 160 columns of `out`
   spec.shape.intermediate_size = 160;
-  for (const NumericsMode mode : kAllNumericsModes) {
+  const std::vector<DType> mixed = {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0};
+  for (const auto& [mode, types] : {std::pair{NumericsMode::kA8g32, std::vector{DType::kQ4_0}},
+                                    {NumericsMode::kA8g32, mixed},
+                                    {NumericsMode::kA8g32x32, mixed},
+                                    {NumericsMode::kBf16x32, mixed}}) {
     spec.numerics = mode;
-    for (const std::vector<DType>& types :
-         {std::vector{DType::kQ4_0}, {DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ4_0}}) {
-      spec.types = types;
-      CheckSchedule({{{0, 70}, {1, 3}}, {{0, 1}, {1, 1}, {2, 40}}}, spec);
-    }
+    spec.types = types;
+    CheckSchedule({{{0, 40}, {1, 3}}, {{0, 1}, {1, 1}, {2, 20}}}, spec);
   }
 }
 
