@@ -30,6 +30,10 @@ inline std::vector<KernelVariant> VariantsOf(std::initializer_list<NumericsMode>
   return variants;
 }
 
+inline bool IsPlain(const KernelVariant& variant) {
+  return variant.emulated || variant.isa == CpuIsa::kReference;
+}
+
 inline std::string NameOf(const KernelVariant& variant) {
   return std::string(NameOf(variant.mode)) + "_" + (variant.emulated ? "emulated_" : "") +
          NameOf(variant.isa);
