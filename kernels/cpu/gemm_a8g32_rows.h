@@ -181,24 +181,15 @@ void QuantizedGemm(const GemmArgs& args, int row_begin, int row_end, int unit_be
   multiplier.Finish();
 }
 
-template <typename Multiplier, PackedFormat kFormat>
-inline constexpr GemmKernels kQuantizedKernels = {
-    QuantizedGemm<Multiplier, kFormat, StoreEpilogue>,
-    QuantizedGemm<Multiplier, kFormat, AddEpilogue>,
-    QuantizedGemm<Multiplier, kFormat, SiluMulEpilogue>};
+template <typename Multiplier>
+struct GemmByGroups {
+  template <PackedFormat kFormat, typename Epilogue>
+  static constexpr GemmFn kRun = QuantizedGemm<Multiplier, kFormat, Epilogue>;
+};
 
 template <typename Multiplier>
-inline constexpr GemmKernelsByFormat kQuantizedKernelsByFormat = {{
-    {},  // bf16
-    kQuantizedKernels<Multiplier, PackedFormat::kU4>,
-    kQuantizedKernels<Multiplier, PackedFormat::kU4Min>,
-    kQuantizedKernels<Multiplier, PackedFormat::kU5>,
-    kQuantizedKernels<Multiplier, PackedFormat::kU5Min>,
-    kQuantizedKernels<Multiplier, PackedFormat::kU8>,
-    kQuantizedKernels<Multiplier, PackedFormat::kQ4K>,
-    kQuantizedKernels<Multiplier, PackedFormat::kQ5K>,
-    kQuantizedKernels<Multiplier, PackedFormat::kQ6K>,
-}};
+inline constexpr GemmKernelsByFormat kQuantizedKernelsByFormat =
+    KernelsByFormat<GemmByGroups<Multiplier>>(/*bf16=*/{});
 
 }  // namespace QUIRE_ISA
 }  // namespace quire

@@ -100,23 +100,15 @@ void GemmByDots(const GemmArgs& args, int row_begin, int row_end, int unit_begin
   multiplier.Finish();
 }
 
-template <typename Multiplier, PackedFormat kFormat>
-inline constexpr GemmKernels kDotKernels = {GemmByDots<Multiplier, kFormat, StoreEpilogue>,
-                                            GemmByDots<Multiplier, kFormat, AddEpilogue>,
-                                            GemmByDots<Multiplier, kFormat, SiluMulEpilogue>};
+template <typename Multiplier>
+struct DotGemm {
+  template <PackedFormat kFormat, typename Epilogue>
+  static constexpr GemmFn kRun = GemmByDots<Multiplier, kFormat, Epilogue>;
+};
 
 template <typename Multiplier>
-inline constexpr GemmKernelsByFormat kDotKernelsByFormat = {{
-    kDotKernels<Multiplier, PackedFormat::kBf16>,
-    kDotKernels<Multiplier, PackedFormat::kU4>,
-    kDotKernels<Multiplier, PackedFormat::kU4Min>,
-    kDotKernels<Multiplier, PackedFormat::kU5>,
-    kDotKernels<Multiplier, PackedFormat::kU5Min>,
-    kDotKernels<Multiplier, PackedFormat::kU8>,
-    kDotKernels<Multiplier, PackedFormat::kQ4K>,
-    kDotKernels<Multiplier, PackedFormat::kQ5K>,
-    kDotKernels<Multiplier, PackedFormat::kQ6K>,
-}};
+inline constexpr GemmKernelsByFormat kDotKernelsByFormat =
+    KernelsByFormat<DotGemm<Multiplier>>(kKernelsOf<DotGemm<Multiplier>, PackedFormat::kBf16>);
 
 }  // namespace QUIRE_ISA
 }  // namespace quire

@@ -72,6 +72,28 @@ QUIRE_INLINE void FinishRow(SiluMulEpilogue, const GemmArgs& args, int row, int 
   }
 }
 
+// Gemm::kRun<format, Epilogue>, a GemmFn, with all epilogues.
+template <typename Gemm, PackedFormat kFormat>
+inline constexpr GemmKernels kKernelsOf = {Gemm::template kRun<kFormat, StoreEpilogue>,
+                                           Gemm::template kRun<kFormat, AddEpilogue>,
+                                           Gemm::template kRun<kFormat, SiluMulEpilogue>};
+
+// The same for all quantised formats, and `bf16` for that one.
+template <typename Gemm>
+constexpr GemmKernelsByFormat KernelsByFormat(const GemmKernels& bf16) {
+  return {{
+      bf16,
+      kKernelsOf<Gemm, PackedFormat::kU4>,
+      kKernelsOf<Gemm, PackedFormat::kU4Min>,
+      kKernelsOf<Gemm, PackedFormat::kU5>,
+      kKernelsOf<Gemm, PackedFormat::kU5Min>,
+      kKernelsOf<Gemm, PackedFormat::kU8>,
+      kKernelsOf<Gemm, PackedFormat::kQ4K>,
+      kKernelsOf<Gemm, PackedFormat::kQ5K>,
+      kKernelsOf<Gemm, PackedFormat::kQ6K>,
+  }};
+}
+
 }  // namespace QUIRE_ISA
 }  // namespace quire
 
